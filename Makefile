@@ -1,0 +1,44 @@
+# Every target sets up what it needs, once: a .venv from constraints.txt, Java for Spark and, for
+# the tests and benchmarks, a RabbitMQ server.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test unit check bench clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "controlmq needs Python 3.11 or later; set PYTHON=python3.11 or newer." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## watch a simulated consumer being modelled and settling on its goal
+	@tools/need java
+	$(BIN)/controlmq demo --out demo-report
+
+test: $(STAMP) ## all tests, real broker included
+	@tools/need java
+	@tools/need rabbitmq
+	$(BIN)/python -m pytest tests
+
+unit: $(STAMP) ## the tests that need neither Spark nor a broker
+	$(BIN)/python -m pytest tests -m 'not live and not spark'
+
+check: $(STAMP) ## format, lint, types, who imports whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## every benchmark, as JSON
+	@tools/need java
+	@tools/need rabbitmq
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) demo-report build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

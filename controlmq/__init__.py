@@ -1,0 +1,69 @@
+"""controlmq keeps a RabbitMQ consumer at its goal by adapting its prefetch.
+
+Names are loaded when they are first used, so that importing the package stays quick and a
+consumer in production needs nothing but pika.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from controlmq.controllers import PI, PID, Limits, P
+    from controlmq.design import design_controller
+    from controlmq.errors import ControlmqError, InputError
+    from controlmq.gains import Gains
+    from controlmq.loop import Loop, Sample, Transition
+    from controlmq.model import ArxModel
+    from controlmq.traces import TraceWriter, read_transitions
+    from controlmq.tuning import Tuning
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ArxModel": "controlmq.model",
+    "ControlmqError": "controlmq.errors",
+    "Gains": "controlmq.gains",
+    "InputError": "controlmq.errors",
+    "Limits": "controlmq.controllers",
+    "Loop": "controlmq.loop",
+    "P": "controlmq.controllers",
+    "PI": "controlmq.controllers",
+    "PID": "controlmq.controllers",
+    "Sample": "controlmq.loop",
+    "TraceWriter": "controlmq.traces",
+    "Transition": "controlmq.loop",
+    "Tuning": "controlmq.tuning",
+    "design_controller": "controlmq.design",
+    "read_transitions": "controlmq.traces",
+}
+
+__all__ = [
+    "PI",
+    "PID",
+    "ArxModel",
+    "ControlmqError",
+    "Gains",
+    "InputError",
+    "Limits",
+    "Loop",
+    "P",
+    "Sample",
+    "TraceWriter",
+    "Transition",
+    "Tuning",
+    "design_controller",
+    "read_transitions",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'controlmq' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,81 @@
+"""The ``controlmq`` command: reads the arguments, runs a command, says what went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+
+import controlmq
+from controlmq.cli import demo, design, identify, simulate
+from controlmq.cli.arguments import keep_negative_numbers
+from controlmq.errors import ControlmqError
+
+EXTRAS = {
+    "control": "design",
+    "pyarrow": "recording",
+    "pyspark": "identification",
+    "pandas": "identification",
+    "numpy": "simulation",
+    "numba": "simulation",
+    "rich": "reports",
+    "matplotlib": "reports",
+}
+"""Which extra brings a module that a small installation does not have."""
+
+TEACHING = """\
+The three jobs, in the order you meet them:
+  controlmq demo        all of it in simulation, with a report: start here
+  controlmq identify    a model of your consumer from a recorded trace
+  controlmq design      gains for that model, and what the loop will do with them
+  controlmq simulate    a controller on a simulated consumer before it meets a real one
+
+Every command explains itself with --help and prints data with --json.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; the user's mistakes get one sentence."""
+    parser = _parser()
+    arguments = parser.parse_args(keep_negative_numbers(sys.argv[1:] if argv is None else argv))
+    try:
+        return int(arguments.run(arguments))
+    except ControlmqError as error:
+        return _fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        return _fail(f"this needs {error.name}; run: pip install 'controlmq[{extra}]'", 2)
+    except KeyboardInterrupt:
+        return _fail("stopped.", 130)
+    except BrokenPipeError:
+        # The reader of our output left; pointing stdout elsewhere keeps the exit quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        return _fail(str(error), 1)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="controlmq",
+        description=controlmq.__doc__ and controlmq.__doc__.splitlines()[0],
+        epilog=TEACHING,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"controlmq {controlmq.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (demo, identify, design, simulate):
+        command.add_to(commands)
+    return parser
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"controlmq: {sentence}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What commands print: JSON for programs, tables for people."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH_IN_FILES = 120
+"""Columns of a table where no terminal says how wide it is."""
+
+
+def console(*, to_stderr: bool = False) -> Console:
+    """Where people read. With ``--json`` that is standard error: standard output is data's."""
+    from rich.console import Console
+
+    view = Console(stderr=to_stderr, highlight=False, markup=False)
+    if not view.is_terminal:
+        view.width = WIDTH_IN_FILES
+    return view
+
+
+def say(view: Console, text: str) -> None:
+    """Print lines as they are: a terminal may wrap them, a path in a file stays in one piece."""
+    view.print(text, soft_wrap=True)
+
+
+def print_json(content: Any) -> None:
+    """Print strict JSON: complex numbers as [real, imaginary], what is not finite as null."""
+    print(json.dumps(plain(content), indent=2, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """``value`` in JSON's own types."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+def complex_text(value: complex) -> str:
+    """A pole as people write it."""
+    if abs(value.imag) < 1e-12:
+        return f"{value.real:.4f}"
+    return f"{value.real:.4f}{value.imag:+.4f}j"

@@ -1,0 +1,180 @@
+"""``controlmq simulate``: a controller, or a plan of prefetches, on a simulated consumer."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
+from controlmq.errors import InputError
+from controlmq.loop import Controller, Loop, Step
+from controlmq.model import ArxModel
+from controlmq.performance import performance
+
+if TYPE_CHECKING:
+    from controlmq.cli.arguments import Commands
+
+TEACHING = """\
+What drives the prefetch, one of:
+  --controller FILE      a controller file ('controlmq design --out'), or a model file (PI)
+  --controller pi --model FILE
+  --prefetch U           a constant
+  --ramp LOW HIGH        one sample a level, to see the curve
+  --levels LOW HIGH      --samples levels in random order, to identify a model from
+
+examples:
+  controlmq simulate --levels 1 20 --samples 200 --trace traces/
+  controlmq simulate --controller pi --model model.json --goal 450
+  controlmq simulate my-consumer.toml --ramp 1 40 --json
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Register the command."""
+    parser = new_command(
+        commands, "simulate", "run a controller or a plan on a simulated consumer", TEACHING
+    )
+    parser.add_argument(
+        "scenario", nargs="?", default="rosa-noisy", help="a shipped scenario or a TOML file"
+    )
+    drive = parser.add_mutually_exclusive_group(required=True)
+    drive.add_argument("--controller", metavar="LAW|FILE", help="p, pi, pid or a file")
+    drive.add_argument("--prefetch", type=number, metavar="U", help="a constant prefetch")
+    drive.add_argument("--ramp", nargs=2, type=number, metavar=("LOW", "HIGH"))
+    drive.add_argument("--levels", nargs=2, type=number, metavar=("LOW", "HIGH"))
+    parser.add_argument("--model", metavar="FILE", help="the model of a controller given by name")
+    parser.add_argument("--goal", type=number, help="messages/second, for a controller")
+    parser.add_argument("--samples", type=count, default=100, help="how many (default 100)")
+    parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
+    parser.add_argument("--trace", metavar="FOLDER", help="record the run as a trace")
+    parser.add_argument("--group", default="simulated", help="the group's name in the trace")
+    parser.add_argument("--plot", metavar="FILE", help="draw the run (.svg, .png or .pdf)")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Simulate with a progress bar; print the samples and, for a controller, how it did."""
+    controller, samples = _driver(arguments)
+    if arguments.controller and arguments.goal is None:
+        raise InputError("a controller needs a goal; give --goal in messages/second.")
+    steps = _simulate(arguments, controller, samples)
+    goal = arguments.goal if arguments.controller else None
+    judged = None
+    if goal is not None and len(steps) >= 4:
+        judged = asdict(performance([step.sample.rate for step in steps], goal))
+    if arguments.plot:
+        _plot(steps, goal, arguments.plot)
+    if arguments.json:
+        from controlmq.cli.output import print_json
+
+        print_json({"performance": judged, "samples": [_row(step) for step in steps]})
+    else:
+        _show(steps, judged)
+    return 0
+
+
+def _driver(arguments: argparse.Namespace) -> tuple[Controller, int]:
+    if arguments.model and not arguments.controller:
+        raise InputError("--model goes with --controller; leave it out here.")
+    if arguments.controller:
+        model = ArxModel.load(arguments.model) if arguments.model else None
+        return controller_from(arguments.controller, model=model), arguments.samples
+    if arguments.prefetch is not None:
+        return OpenLoop([arguments.prefetch]), arguments.samples
+    if arguments.ramp:
+        levels = ramp(*arguments.ramp)
+    else:
+        low, high = arguments.levels
+        levels = random_levels(low, high, arguments.samples, arguments.seed)
+    return OpenLoop(levels), len(levels) + 1
+
+
+def _simulate(arguments: argparse.Namespace, controller: Controller, samples: int) -> list[Step]:
+    from rich.progress import Progress
+
+    from controlmq.cli.output import console
+    from controlmq.traces import TraceWriter
+    from simulator import SimulatedConsumer, load_scenario
+
+    scenario = load_scenario(arguments.scenario)
+    with ExitStack() as stack:
+        writer = None
+        if arguments.trace:
+            writer = stack.enter_context(TraceWriter(Path(arguments.trace)))
+        bar = stack.enter_context(Progress(console=console(to_stderr=True), transient=True))
+        loop = Loop(
+            SimulatedConsumer(scenario, seed=arguments.seed),
+            controller,
+            arguments.goal or 1.0,
+            record=writer,
+            group=arguments.group,
+            trace=f"{scenario.name}-seed{arguments.seed}",
+        )
+        return list(bar.track(loop.run(samples), total=samples, description="simulating"))
+
+
+def _row(step: Step) -> dict[str, Any]:
+    return {
+        **asdict(step.sample),
+        "rate": step.sample.rate,
+        "window_limited": step.sample.window_limited,
+        "next_prefetch": step.prefetch,
+    }
+
+
+def _show(steps: list[Step], judged: dict[str, Any] | None) -> None:
+    from rich.table import Table
+
+    from controlmq.cli.output import console, say
+
+    table = Table()
+    columns = ("sample", "time s", "prefetch", "rate msg/s", "in flight", "starved %")
+    for column in columns:
+        table.add_column(column, justify="right")
+    shown = steps if len(steps) <= 40 else [*steps[:20], *steps[-20:]]
+    for position, step in enumerate(shown):
+        if position == 20 and len(steps) > 40:
+            table.add_row(*["..."] * len(columns))
+        sample = step.sample
+        table.add_row(
+            str(sample.number),
+            f"{sample.time:g}",
+            f"{sample.prefetch:.3f}",
+            f"{sample.rate:.1f}",
+            f"{sample.in_flight:.2f}",
+            f"{100 * sample.starved:.0f}",
+        )
+    view = console()
+    view.print(table)
+    if judged is not None:
+        settled = judged["settling_samples"]
+        say(
+            view,
+            f"mean {judged['mean']:.2f} msg/s, sd {judged['sd']:.2f}, overshoot "
+            f"{judged['overshoot']:.1f} %, "
+            + ("not settled" if settled is None else f"settled after {settled} samples"),
+        )
+
+
+def _plot(steps: list[Step], goal: float | None, path: str) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    rates, prefetches = figure.subplots(2, 1, sharex=True)
+    times = [step.sample.time for step in steps]
+    rates.plot(times, [step.sample.rate for step in steps], color="#0072b2")
+    if goal is not None:
+        rates.axhline(goal, color="#009e73", linewidth=1)
+    rates.set_ylabel("arrival rate (msg/s)")
+    prefetches.step(times, [step.sample.prefetch for step in steps], color="#d55e00", where="pre")
+    prefetches.set_ylabel("prefetch (messages)")
+    prefetches.set_xlabel("seconds")
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot draw to {path}: {error}; give a .svg, .png or .pdf.") from None

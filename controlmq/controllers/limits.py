@@ -1,0 +1,43 @@
+"""Between which bounds a controller may move the prefetch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controlmq.checks import not_negative
+from controlmq.errors import InputError
+from controlmq.model import ArxModel
+
+LOWEST_PREFETCH = 0.1
+"""Messages. Low enough for a tenth of what prefetch 1 gives, high enough that the consumer
+keeps receiving something to measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The prefetch stays within ``low`` and ``high`` messages, whatever the law asks for."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        not_negative("low limit", self.low)
+        not_negative("high limit", self.high)
+        if self.low >= self.high:
+            raise InputError(
+                f"the limits are {self.low:g} to {self.high:g}; low must be below high."
+            )
+
+    @classmethod
+    def of(cls, model: ArxModel) -> Limits:
+        """Up to the end of the linear range: beyond it prefetch hoards and adds no rate."""
+        high = model.linear_range[1]
+        return cls(min(LOWEST_PREFETCH, high / 2), high)
+
+    def clamp(self, prefetch: float) -> float:
+        """The nearest allowed prefetch; NaN stays NaN for the loop to refuse."""
+        if prefetch < self.low:
+            return self.low
+        if prefetch > self.high:
+            return self.high
+        return prefetch

@@ -1,0 +1,77 @@
+"""The published PID law and its PI case, in velocity form."""
+
+from __future__ import annotations
+
+from controlmq.controllers.freeze import frozen
+from controlmq.controllers.limits import Limits
+from controlmq.gains import Gains
+from controlmq.loop import Sample
+
+
+class PID:
+    """``u(k) = Kp e(k) + Ki sum e(i) + Kd [e(k) - e(k-1)]`` with ``e = goal - rate``.
+
+    Computed as a change of the prefetch in force, which the sample tells::
+
+        u(k) = u(k-1) + Kp [e(k) - e(k-1)] + Ki e(k) + d(k) - d(k-1)
+        d(k) = f d(k-1) + (1 - f) Kd [e(k) - e(k-1)]
+
+    so the sum never exists as a number that could wind up, and the law continues from
+    whatever is in force: starting it, replacing its gains or moving the prefetch by hand
+    causes no bump.
+
+    ``derivative_filter`` is ``f``, 0 (the published law) up to but not including 1: nearer 1
+    the derivative answers more slowly and amplifies less noise. ``setpoint_weight`` scales
+    the goal in the proportional part alone: below 1 a step of the goal kicks less.
+    ``gains`` may be set at any time.
+    """
+
+    kind = "pid"
+
+    def __init__(
+        self,
+        gains: Gains,
+        limits: Limits,
+        *,
+        derivative_filter: float = 0.0,
+        setpoint_weight: float = 1.0,
+    ) -> None:
+        self.gains = gains
+        self.limits = limits
+        self.derivative_filter = derivative_filter
+        self.setpoint_weight = setpoint_weight
+        self._error: float | None = None
+        self._weighted_error = 0.0
+        self._derivative = 0.0
+
+    def __call__(self, sample: Sample, goal: float) -> float:
+        """The prefetch for the next interval."""
+        if frozen(sample, goal):
+            return self.limits.clamp(sample.prefetch)
+        error = goal - sample.rate
+        weighted = self.setpoint_weight * goal - sample.rate
+        if self._error is None:
+            self._error, self._weighted_error = error, weighted
+        gains, f = self.gains, self.derivative_filter
+        derivative = f * self._derivative + (1 - f) * gains.kd * (error - self._error)
+        prefetch = (
+            sample.prefetch
+            + gains.kp * (weighted - self._weighted_error)
+            + gains.ki * error
+            + (derivative - self._derivative)
+        )
+        self._error, self._weighted_error = error, weighted
+        self._derivative = derivative
+        return self.limits.clamp(prefetch)
+
+
+class PI(PID):
+    """``u(k) = u(k-1) + (Kp + Ki) e(k) - Kp e(k-1)``: the PID law without its derivative.
+
+    Settles on the goal without error. The controller to start with.
+    """
+
+    kind = "pi"
+
+    def __init__(self, gains: Gains, limits: Limits, *, setpoint_weight: float = 1.0) -> None:
+        super().__init__(gains, limits, setpoint_weight=setpoint_weight)

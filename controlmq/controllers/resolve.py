@@ -1,0 +1,86 @@
+"""From what a user names to a controller that runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from controlmq.controllers.limits import Limits
+from controlmq.controllers.p import P
+from controlmq.controllers.pid import PI, PID
+from controlmq.design.placement import DEFAULT_POLYNOMIAL, place
+from controlmq.errors import InputError
+from controlmq.files import json_format, read_text
+from controlmq.loop import Controller
+from controlmq.model import FORMAT as MODEL_FORMAT
+from controlmq.model import ArxModel
+from controlmq.tuning import FORMAT as CONTROLLER_FORMAT
+from controlmq.tuning import KINDS, Tuning
+
+ControllerSpec = str | os.PathLike[str] | ArxModel | Tuning | Controller
+"""What a controller may be given as: a law's name, a file, a model, a tuning, an object."""
+
+
+def controller_from(
+    spec: ControllerSpec, *, model: ArxModel | None = None, limits: Limits | None = None
+) -> Controller:
+    """The controller that ``spec`` stands for.
+
+    - ``"p"``, ``"pi"`` or ``"pid"``: that law with the published placement on ``model``;
+    - a path: a controller file, or a model file, which gets a PI controller;
+    - a model: a PI controller; a tuning: its controller;
+    - anything callable: itself, as it is.
+
+    ``limits`` default to the linear range of the model.
+    """
+    if isinstance(spec, str) and spec.lower() in KINDS:
+        if model is None:
+            raise InputError(
+                f"the controller {spec!r} needs a model to compute its gains from; give a model "
+                "or a controller file."
+            )
+        return build(default_tuning(spec.lower(), model), limits)
+    if isinstance(spec, str | os.PathLike):
+        return _from_file(Path(spec), limits)
+    if isinstance(spec, ArxModel):
+        return build(default_tuning("pi", spec), limits)
+    if isinstance(spec, Tuning):
+        return build(spec, limits)
+    if not callable(spec):
+        raise InputError(
+            f"controller is {spec!r}; give {', '.join(KINDS)}, a file, a model or a controller."
+        )
+    return spec
+
+
+def build(tuning: Tuning, limits: Limits | None = None) -> P | PI | PID:
+    """The controller object of a tuning, limited to the model's linear range by default."""
+    limits = limits or Limits.of(tuning.model)
+    if tuning.kind == "p":
+        return P(tuning.gains, limits, tuning.model)
+    if tuning.kind == "pi":
+        return PI(tuning.gains, limits, setpoint_weight=tuning.setpoint_weight)
+    return PID(
+        tuning.gains,
+        limits,
+        derivative_filter=tuning.derivative_filter,
+        setpoint_weight=tuning.setpoint_weight,
+    )
+
+
+def default_tuning(kind: str, model: ArxModel) -> Tuning:
+    """The published placement of this law on a model."""
+    return Tuning(kind, place(kind, model, DEFAULT_POLYNOMIAL[kind]), model)
+
+
+def _from_file(path: Path, limits: Limits | None) -> Controller:
+    text = read_text(path, "controller or model file")
+    found = json_format(text)
+    if found == CONTROLLER_FORMAT:
+        return build(Tuning.from_json(text, str(path)), limits)
+    if found == MODEL_FORMAT:
+        return build(default_tuning("pi", ArxModel.from_json(text, str(path))), limits)
+    raise InputError(
+        f"{path} is neither a controller file nor a model file; make one with "
+        "'controlmq design' or 'controlmq identify'."
+    )

@@ -1,0 +1,96 @@
+"""Designing controllers: gains from a model, and what the closed loop will do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from controlmq.design.placement import (
+    DEFAULT_POLYNOMIAL,
+    ORDER,
+    is_stable,
+    monic,
+    p_stable_range,
+    place,
+    poles_for,
+    polynomial_of,
+)
+from controlmq.errors import InputError
+from controlmq.model import ArxModel
+from controlmq.tuning import KINDS, Tuning
+
+if TYPE_CHECKING:
+    from controlmq.design.analysis import Analysis
+
+__all__ = ["Design", "design_controller", "p_stable_range", "place"]
+
+
+@dataclass(frozen=True)
+class Design:
+    """A tuning, the polynomial it was placed for and the analysis of the law as it runs."""
+
+    tuning: Tuning
+    polynomial: tuple[float, ...]
+    analysis: Analysis
+
+
+def design_controller(
+    model: ArxModel,
+    kind: str = "pi",
+    *,
+    poles: Sequence[complex] | None = None,
+    polynomial: Sequence[float] | None = None,
+    settling_samples: float | None = None,
+    overshoot: float | None = None,
+    derivative_filter: float = 0.0,
+    setpoint_weight: float = 1.0,
+    allow_unstable: bool = False,
+) -> Design:
+    """Place the closed-loop poles of a P, PI or PID controller and analyse the result.
+
+    Say what you want in one way: ``poles``, a ``polynomial`` (highest power first), or
+    ``settling_samples`` with an ``overshoot`` in percent (0 when not given). Without any, the
+    published placement is used. An unstable loop is refused unless ``allow_unstable``.
+    """
+    wanted = wanted_polynomial(kind, poles, polynomial, settling_samples, overshoot)
+    tuning = Tuning(kind, place(kind, model, wanted), model, derivative_filter, setpoint_weight)
+    if not allow_unstable and not is_stable(wanted):
+        raise InputError(
+            "the placement is unstable, a pole lies on or outside the unit circle; move every "
+            "pole inside it, or ask for an unstable design."
+        )
+    from controlmq.design.analysis import analyse
+
+    analysis = analyse(tuning)
+    if not allow_unstable and not analysis.stable:
+        raise InputError(
+            f"with derivative_filter {derivative_filter:g} the loop is unstable, though the "
+            "poles asked for are not; filter less, or ask for an unstable design."
+        )
+    return Design(tuning, wanted, analysis)
+
+
+def wanted_polynomial(
+    kind: str,
+    poles: Sequence[complex] | None,
+    polynomial: Sequence[float] | None,
+    settling_samples: float | None,
+    overshoot: float | None,
+) -> tuple[float, ...]:
+    """The closed-loop polynomial that one of the three ways of asking stands for."""
+    if kind not in KINDS:
+        raise InputError(f"controller is {kind!r}; give one of {', '.join(KINDS)}.")
+    if overshoot is not None and settling_samples is None:
+        raise InputError("an overshoot alone places no pole; give a settling time with it.")
+    if sum(way is not None for way in (poles, polynomial, settling_samples)) > 1:
+        raise InputError("give poles, a polynomial or a settling time, and only one of them.")
+    if polynomial is not None:
+        return monic(polynomial, ORDER[kind])
+    if settling_samples is not None:
+        return polynomial_of(poles_for(kind, settling_samples, overshoot or 0.0))
+    if poles is not None:
+        if len(poles) != ORDER[kind]:
+            raise InputError(f"{len(poles)} poles given; a {kind} loop has {ORDER[kind]}.")
+        return polynomial_of(poles)
+    return DEFAULT_POLYNOMIAL[kind]

@@ -1,0 +1,193 @@
+"""One loop for two worlds: sample, decide, actuate.
+
+The loop drives anything that is a :class:`Plant`. The simulated consumer and the
+live RabbitMQ consumer both are one, and the loop cannot tell which it drives.
+
+Timing: the prefetch decided at sample ``k``, ``u(k)``, is in force until sample
+``k+1``; the rate counted in that interval is ``y(k+1)``.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from controlmq.checks import above_zero
+
+log = logging.getLogger("controlmq")
+
+STARVED_TOLERANCE = 0.02
+"""Share of an interval without messages at which the window still counts as the limit.
+
+A starved share lowers the measured rate by about as much, so 2 % stays below the
+sample-to-sample noise of a consumer.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One closed interval of a running consumer.
+
+    ``time`` is the end of the interval (seconds on the plant's clock) and ``interval``
+    its length in seconds. ``prefetch`` was in force during it, ``arrivals`` messages were
+    handed to the business logic. ``starved`` is the share of the interval, 0 to 1, in
+    which the window had room but the queue nothing to fill it with. ``in_flight`` is the
+    mean number of messages delivered and not acknowledged, and ``held`` those of them whose
+    acknowledgement the window kept back; ``handler_time`` and ``buffer_time`` are mean
+    seconds per message in the handler and waiting for it, 0 when nothing was handled.
+    """
+
+    number: int
+    time: float
+    interval: float
+    prefetch: float
+    arrivals: int
+    starved: float = 0.0
+    in_flight: float = 0.0
+    handler_time: float = 0.0
+    buffer_time: float = 0.0
+    held: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Arrival rate ``y`` in messages/second."""
+        return self.arrivals / self.interval
+
+    @property
+    def window_limited(self) -> bool:
+        """Whether the window, not an empty queue, set the rate."""
+        return self.starved <= STARVED_TOLERANCE
+
+
+class Plant(Protocol):
+    """What can be observed and actuated: a consumer, simulated or live."""
+
+    def observe(self) -> Sample:
+        """Close the current interval and return it (a simulated plant runs it first)."""
+
+    def actuate(self, prefetch: float) -> None:
+        """Put a real-valued prefetch in force from now on."""
+
+
+class Controller(Protocol):
+    """Decides the next prefetch from a sample and the goal, and nothing else.
+
+    Pure: no clock, no input or output. Limits, anti-windup and bumpless start are its own.
+    """
+
+    def __call__(self, sample: Sample, goal: float) -> float:
+        """The prefetch to put in force, in messages; may be fractional."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row of a trace: prefetch ``u(k)`` and rate ``y(k)`` led to ``y_next = y(k+1)``.
+
+    ``sample`` is ``k`` and ``time`` its end in seconds; ``interval`` is the length in
+    seconds over which ``y_next`` was counted. Rates are messages/second. A row is
+    ``window_limited`` when the window was the limit in both intervals; other rows are
+    kept and not fitted.
+    """
+
+    group: str
+    trace: str
+    sample: int
+    time: float
+    interval: float
+    u: float
+    y: float
+    y_next: float
+    window_limited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one turn of the loop saw and decided."""
+
+    sample: Sample
+    goal: float
+    prefetch: float
+
+
+class Loop:
+    """Drives a plant towards a goal, one sample at a time.
+
+    ``goal`` (messages/second) may be set between steps; so may ``controller``. ``record``
+    is called with the transition between every two consecutive samples.
+
+    A controller that raises or returns something that is not a finite number of at least
+    0 does not stop the consumer: the prefetch in force stays, the log says so once, and
+    once more when the controller is back.
+    """
+
+    def __init__(
+        self,
+        plant: Plant,
+        controller: Controller,
+        goal: float,
+        *,
+        record: Callable[[Transition], None] | None = None,
+        group: str = "default",
+        trace: str = "default",
+    ) -> None:
+        self.plant = plant
+        self.controller = controller
+        self.goal = above_zero("goal", goal)
+        self.record = record
+        self.group = group
+        self.trace = trace
+        self._previous: Sample | None = None
+        self._controller_failed = False
+
+    def step(self) -> Step:
+        """Close one interval, record it, decide and put the decision in force."""
+        sample = self.plant.observe()
+        if self.record is not None and self._previous is not None:
+            if sample.number == self._previous.number + 1:
+                self.record(self._transition(self._previous, sample))
+        self._previous = sample
+        prefetch = self._decide(sample)
+        if prefetch != sample.prefetch:
+            self.plant.actuate(prefetch)
+        return Step(sample, self.goal, prefetch)
+
+    def run(self, samples: int) -> Iterator[Step]:
+        """The next ``samples`` steps, one by one, so that a caller may act between them."""
+        for _ in range(samples):
+            yield self.step()
+
+    def _decide(self, sample: Sample) -> float:
+        try:
+            prefetch = float(self.controller(sample, self.goal))
+            if not math.isfinite(prefetch) or prefetch < 0:
+                raise ValueError(f"it returned {prefetch}")
+        except Exception as error:
+            if not self._controller_failed:
+                self._controller_failed = True
+                log.error(
+                    "controller failed (%s: %s); prefetch stays at %g until it recovers",
+                    type(error).__name__,
+                    error,
+                    sample.prefetch,
+                )
+            return sample.prefetch
+        if self._controller_failed:
+            self._controller_failed = False
+            log.warning("controller recovered; prefetch is %g", prefetch)
+        return prefetch
+
+    def _transition(self, before: Sample, after: Sample) -> Transition:
+        return Transition(
+            group=self.group,
+            trace=self.trace,
+            sample=before.number,
+            time=before.time,
+            interval=after.interval,
+            u=after.prefetch,
+            y=before.rate,
+            y_next=after.rate,
+            window_limited=before.window_limited and after.window_limited,
+        )

@@ -1,0 +1,182 @@
+"""The model of a consumer, and its JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from controlmq.checks import above_zero, finite, not_negative
+from controlmq.errors import InputError
+from controlmq.files import read_json, read_text, write_atomically
+
+FORMAT = "controlmq-model"
+VERSION = 1
+UNITS = {
+    "a": "1",
+    "b": "messages/second per message of prefetch",
+    "c": "messages/second",
+    "interval": "seconds",
+    "linear_range": "messages of prefetch",
+    "rmse_train": "messages/second",
+    "rmse_test": "messages/second",
+}
+
+
+@dataclass(frozen=True)
+class StandardErrors:
+    """How far ``a``, ``b`` and ``c`` may be off: one standard deviation each."""
+
+    a: float
+    b: float
+    c: float
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "c"):
+            not_negative(f"standard_errors.{name}", getattr(self, name))
+
+
+@dataclass(frozen=True)
+class FitQuality:
+    """How well a model explains the rows it was fitted on and the rows held out."""
+
+    r2_train: float
+    r2_test: float
+    rmse_train: float
+    rmse_test: float
+    rows_train: int
+    rows_test: int
+
+    def __post_init__(self) -> None:
+        for name in ("r2_train", "r2_test"):
+            finite(name, getattr(self, name))
+        for name in ("rmse_train", "rmse_test"):
+            not_negative(name, getattr(self, name))
+        for name in ("rows_train", "rows_test"):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                raise InputError(f"{name} is {count!r}; give a whole number of 0 or more.")
+
+
+@dataclass(frozen=True)
+class ArxModel:
+    """How the arrival rate answers the prefetch: ``y(k+1) = a*y(k) + b*u(k) + c``.
+
+    ``y`` is in messages/second, ``u`` in messages; one step is ``interval`` seconds.
+    Valid for ``u`` inside ``linear_range``; beyond it the rate saturates.
+    """
+
+    a: float
+    b: float
+    c: float
+    interval: float
+    linear_range: tuple[float, float]
+    standard_errors: StandardErrors | None = None
+    quality: FitQuality | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "c"):
+            finite(name, getattr(self, name))
+        if not -1 < self.a < 1:
+            raise InputError(f"a is {self.a:g}; a consumer's a lies between -1 and 1.")
+        if self.b <= 0:
+            raise InputError(
+                f"b is {self.b:g}; it must be above 0: more prefetch means a higher rate."
+            )
+        above_zero("interval", self.interval)
+        low, high = self.linear_range
+        not_negative("linear_range low", low)
+        finite("linear_range high", high)
+        if low >= high:
+            raise InputError(
+                f"linear_range is {low:g} to {high:g}; its low end must be below its high end."
+            )
+
+    @property
+    def gain(self) -> float:
+        """Messages/second that one more message of prefetch adds, once settled."""
+        return self.b / (1 - self.a)
+
+    def rate_at(self, prefetch: float) -> float:
+        """The rate at which the model settles under a constant prefetch."""
+        return (self.b * prefetch + self.c) / (1 - self.a)
+
+    def prefetch_for(self, rate: float) -> float:
+        """The constant prefetch at which the model settles on ``rate``."""
+        return ((1 - self.a) * rate - self.c) / self.b
+
+    def next_rate(self, rate: float, prefetch: float) -> float:
+        """One step: ``a*y + b*u + c``."""
+        return self.a * rate + self.b * prefetch + self.c
+
+    def to_json(self) -> str:
+        """The model as a JSON document with its units."""
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "equation": "y(k+1) = a*y(k) + b*u(k) + c",
+        }
+        for field in fields(self)[:5]:
+            content[field.name] = getattr(self, field.name)
+        if self.standard_errors is not None:
+            content["standard_errors"] = asdict(self.standard_errors)
+        if self.quality is not None:
+            content.update(asdict(self.quality))
+        content["units"] = UNITS
+        return json.dumps(content, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, source: str = "model") -> ArxModel:
+        """The model in a JSON document, refusing what is malformed."""
+        content = read_json(text, source, FORMAT, VERSION)
+        try:
+            return cls._from_content(content)
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any]) -> ArxModel:
+        optional = {f.name for f in fields(FitQuality)} | {"standard_errors"}
+        required = {f.name for f in fields(cls)[:5]}
+        described = {"format", "version", "equation", "units"}
+        missing = sorted(required - content.keys())
+        if missing:
+            raise InputError(
+                f"{', '.join(missing)} missing; a model needs a, b, c, interval and linear_range."
+            )
+        unknown = sorted(content.keys() - required - optional - described)
+        if unknown:
+            raise InputError(f"unknown key {', '.join(unknown)}; remove it.")
+        errors = content.get("standard_errors")
+        if errors is not None and (
+            not isinstance(errors, dict) or errors.keys() != {"a", "b", "c"}
+        ):
+            raise InputError("standard_errors must have exactly the keys a, b and c.")
+        given_quality = {f.name for f in fields(FitQuality)} & content.keys()
+        if given_quality and len(given_quality) < len(fields(FitQuality)):
+            raise InputError("the fit quality is incomplete; give all of its keys or none.")
+        linear_range = content["linear_range"]
+        if not isinstance(linear_range, list) or len(linear_range) != 2:
+            raise InputError(f"linear_range is {linear_range!r}; give a list of two numbers.")
+        return cls(
+            a=content["a"],
+            b=content["b"],
+            c=content["c"],
+            interval=content["interval"],
+            linear_range=(linear_range[0], linear_range[1]),
+            standard_errors=StandardErrors(**errors) if errors is not None else None,
+            quality=FitQuality(**{name: content[name] for name in given_quality})
+            if given_quality
+            else None,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to ``path``; a reader sees the old file or the new, never a half."""
+        write_atomically(Path(path), self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ArxModel:
+        """Read a model file."""
+        return cls.from_json(read_text(path, "model file"), source=str(path))

@@ -1,0 +1,186 @@
+"""Traces: transitions in Parquet files, written so that no half-written file is ever read.
+
+A trace folder holds any number of Parquet files with the columns of :data:`COLUMNS`.
+:class:`TraceWriter` writes each file beside its final name, hidden behind a leading dot
+(Spark and pyarrow pass such names over), and renames it when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from controlmq.errors import InputError
+from controlmq.loop import Transition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: dict[str, tuple[str, str]] = {
+    "group": ("string", "the consumer (or any class of them) that gets a model of its own"),
+    "trace": ("string", "one recording, within which sample numbers count up"),
+    "sample": ("int64", "number k of the sample that y belongs to"),
+    "time": ("double", "end of sample k, seconds"),
+    "interval": ("double", "length of the interval in which y_next was counted, seconds"),
+    "u": ("double", "prefetch in force during that interval, messages"),
+    "y": ("double", "arrival rate counted in sample k, messages/second"),
+    "y_next": ("double", "arrival rate counted in sample k+1, messages/second"),
+    "window_limited": ("bool", "whether the window, not an empty queue, set both rates"),
+}
+"""The columns of a trace: name, Arrow type, meaning. No value may be null."""
+
+assert list(COLUMNS) == [field.name for field in fields(Transition)]
+
+
+def schema() -> pa.Schema:
+    """The Arrow schema of a trace, meanings included as field metadata."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "int64": pa.int64(),
+        "double": pa.float64(),
+        "bool": pa.bool_(),
+    }
+    return pa.schema(
+        [
+            pa.field(name, types[kind], nullable=False, metadata={"meaning": meaning})
+            for name, (kind, meaning) in COLUMNS.items()
+        ]
+    )
+
+
+class TraceWriter:
+    """Writes transitions into a folder, a file for every ``rows_per_file`` of them.
+
+    Use it as a context manager, or call :meth:`close`: rows are on disk once their file is
+    full or the writer is closed. Two writers may share a folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, rows_per_file: int = 10_000) -> None:
+        if rows_per_file < 1:
+            raise InputError(f"rows_per_file is {rows_per_file}; give 1 or more.")
+        self.folder = Path(folder)
+        self.rows_per_file = rows_per_file
+        self._rows: list[Transition] = []
+        self._run = uuid.uuid4().hex[:12]
+        self._files = 0
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make the trace folder {folder}: {error}") from None
+
+    def __call__(self, transition: Transition) -> None:
+        """Add one row."""
+        self._rows.append(transition)
+        if len(self._rows) >= self.rows_per_file:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows held so far as one file; without rows, none."""
+        if not self._rows:
+            return
+        write_transitions(self.folder / f"{self._run}-{self._files:06d}.parquet", self._rows)
+        self._files += 1
+        self._rows = []
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.flush()
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def write_transitions(path: Path, transitions: Sequence[Transition]) -> None:
+    """Write one Parquet file: hidden until complete, then renamed."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pylist([asdict(row) for row in transitions], schema=schema())
+    hidden = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(hidden, "wb") as file:
+            pq.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(hidden, path)
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise
+
+
+def trace_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The complete Parquet files of a trace: a file, or a folder and those below it."""
+    root = Path(path)
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
+        raise InputError(f"there is no trace at {path}; give a Parquet file or a folder of them.")
+    files = sorted(
+        file
+        for file in root.rglob("*.parquet")
+        if file.is_file() and not any(p[0] in "._" for p in file.relative_to(root).parts)
+    )
+    if not files:
+        raise InputError(f"the trace folder {path} holds no Parquet file; record a trace first.")
+    return files
+
+
+def read_transitions(path: str | os.PathLike[str]) -> pa.Table:
+    """All transitions of a trace as one Arrow table, columns and values checked."""
+    import pyarrow as pa
+
+    return pa.concat_tables([_read_file(file) for file in trace_files(path)])
+
+
+def check_columns(source: str, given: Iterable[tuple[str, str]]) -> None:
+    """Refuse a file whose columns, as (name, Arrow type), are not those of a trace."""
+    types = dict(given)
+    missing = [name for name in COLUMNS if name not in types]
+    if missing:
+        raise InputError(
+            f"{source} has no column {', '.join(missing)}; a trace needs {', '.join(COLUMNS)}."
+        )
+    for name, (kind, _) in COLUMNS.items():
+        if types[name] != kind:
+            raise InputError(f"{source}: column {name} is of type {types[name]}; {kind} is needed.")
+
+
+def _read_file(file: Path) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(file)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file} is not a readable Parquet file: {error}") from None
+    check_columns(str(file), [(field.name, str(field.type)) for field in table.schema])
+    table = table.select(list(COLUMNS))
+    for name, (kind, _) in COLUMNS.items():
+        column = table[name]
+        if column.null_count:
+            raise InputError(f"{file}: column {name} has {column.null_count} empty values.")
+        if kind == "double" and not pc.all(pc.is_finite(column), min_count=0).as_py():
+            raise InputError(f"{file}: column {name} has NaN or infinite values; remove the rows.")
+    if table.num_rows:
+        for name in ("u", "y", "y_next"):
+            if pc.min(table[name]).as_py() < 0:
+                raise InputError(f"{file}: column {name} has values below 0; give 0 or more.")
+        if pc.min(table["interval"]).as_py() <= 0:
+            raise InputError(f"{file}: column interval has values of 0 or less; give above 0.")
+    return table

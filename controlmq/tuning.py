@@ -1,0 +1,109 @@
+"""A tuned controller as a value: which law, which gains, for which model; and its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from controlmq.checks import finite
+from controlmq.errors import InputError
+from controlmq.files import read_json, read_text, write_atomically
+from controlmq.gains import Gains
+from controlmq.model import ArxModel
+
+FORMAT = "controlmq-controller"
+VERSION = 1
+KINDS = ("p", "pi", "pid")
+"""The control laws, by the names users give them."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Everything that makes a controller: the law, its gains and the model they are for.
+
+    ``derivative_filter`` (0 up to but not including 1) smooths the derivative of a PID;
+    ``setpoint_weight`` (0 to 1) softens the answer of PI and PID to a step of the goal. The
+    defaults are the published laws.
+    """
+
+    kind: str
+    gains: Gains
+    model: ArxModel
+    derivative_filter: float = 0.0
+    setpoint_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"controller is {self.kind!r}; give one of {', '.join(KINDS)}.")
+        if not 0 <= self.derivative_filter < 1:
+            raise InputError(
+                f"derivative_filter is {self.derivative_filter}; "
+                "give 0 (none) up to, not including, 1."
+            )
+        if not 0 <= self.setpoint_weight <= 1:
+            raise InputError(f"setpoint_weight is {self.setpoint_weight}; give 0 to 1.")
+        if self.kind == "p" and (self.gains.ki or self.gains.kd):
+            raise InputError("a p controller has only kp; set ki and kd to 0.")
+        if self.kind == "pi" and self.gains.kd:
+            raise InputError("a pi controller has no kd; set kd to 0 or take pid.")
+        if self.kind != "pid" and self.derivative_filter:
+            raise InputError("only a pid controller has a derivative to filter.")
+        if self.kind == "p" and self.setpoint_weight != 1:
+            raise InputError("setpoint_weight softens pi and pid; a p controller takes none.")
+
+    def to_json(self) -> str:
+        """The tuning as a JSON document, its model included."""
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "controller": self.kind,
+            **asdict(self.gains),
+            "derivative_filter": self.derivative_filter,
+            "setpoint_weight": self.setpoint_weight,
+            "model": json.loads(self.model.to_json()),
+            "units": {
+                "kp, ki, kd": "messages of prefetch per message/second",
+                "derivative_filter": "share kept from one sample to the next",
+                "setpoint_weight": "1",
+            },
+        }
+        return json.dumps(content, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, source: str = "controller") -> Tuning:
+        """The tuning in a JSON document, refusing what is malformed."""
+        content = read_json(text, source, FORMAT, VERSION)
+        required = {"controller", "kp", "ki", "kd", "model"}
+        optional = {"derivative_filter", "setpoint_weight", "format", "version", "units"}
+        missing = sorted(required - content.keys())
+        unknown = sorted(content.keys() - required - optional)
+        if missing:
+            raise InputError(f"{source}: {', '.join(missing)} missing.")
+        if unknown:
+            raise InputError(f"{source}: unknown key {', '.join(unknown)}; remove it.")
+        try:
+            shaping = {
+                name: finite(name, content[name])
+                for name in ("derivative_filter", "setpoint_weight")
+                if name in content
+            }
+            return cls(
+                kind=content["controller"],
+                gains=Gains(kp=content["kp"], ki=content["ki"], kd=content["kd"]),
+                model=ArxModel.from_json(json.dumps(content["model"]), source="its model"),
+                **shaping,
+            )
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the tuning to ``path``; a reader sees the old file or the new, never a half."""
+        write_atomically(Path(path), self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Tuning:
+        """Read a controller file."""
+        return cls.from_json(read_text(path, "controller file"), source=str(path))

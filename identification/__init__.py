@@ -1,0 +1,19 @@
+"""From traces to models, on Spark.
+
+One grouped aggregation turns any number of transitions into a few numbers per group,
+:mod:`identification.statistics`; everything after that is plain arithmetic on them:
+the knee of the curve (:mod:`identification.knee`), least squares
+(:mod:`identification.least_squares`) and the verdict (:mod:`identification.fit`).
+
+    from identification import identify
+    from identification.session import session
+
+    with session() as spark:
+        for fit in identify(spark, "traces/"):
+            print(fit.group, fit.model or fit.reason)
+"""
+
+from identification.fit import Curve, Fit
+from identification.job import curve, identify
+
+__all__ = ["Curve", "Fit", "curve", "identify"]

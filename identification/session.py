@@ -1,0 +1,90 @@
+"""A Spark session that is quiet, local by default and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from controlmq.errors import InputError
+
+JAVA_HINT = "install openjdk-17-jre-headless (Debian's name) or set JAVA_HOME to a Java 17"
+
+LOCAL_SHUFFLE_PARTITIONS = 8
+"""Statistics per group are small: Spark's 200 would be 200 nearly empty tasks."""
+
+
+@contextmanager
+def session(master: str = "local[*]", *, progress: bool = False) -> Iterator[SparkSession]:
+    """A Spark session for a ``with`` block; a session that already runs is used and left on.
+
+    ``master`` is Spark's own notation, ``local[2]`` for two cores of this machine.
+    ``progress`` shows Spark's progress bar on standard error, and with it what Spark and
+    Java print when they start.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    spark = _start(master, progress)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _start(master: str, progress: bool) -> SparkSession:
+    _find_java()
+    # Workers take their Python from the environment; in local mode the setting
+    # spark.pyspark.python alone is not honoured.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf(loadDefaults=False)
+    conf.setMaster(master).setAppName("controlmq")
+    conf.set("spark.log.level", "ERROR")
+    conf.set("spark.ui.enabled", "false")
+    conf.set("spark.ui.showConsoleProgress", str(progress).lower())
+    conf.set("spark.sql.session.timeZone", "UTC")
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        conf.set("spark.driver.host", "127.0.0.1")
+        conf.set("spark.driver.bindAddress", "127.0.0.1")
+        conf.set("spark.sql.shuffle.partitions", str(LOCAL_SHUFFLE_PARTITIONS))
+    # Java announces itself on standard error before any log setting is read, so a quiet
+    # start sends that stream to a file: what goes wrong comes back as an exception anyway.
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as chatter:
+        try:
+            if SparkContext._gateway is None:
+                output = {} if progress else {"stdout": chatter, "stderr": chatter}
+                gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]
+                return SparkSession(SparkContext(conf=conf, gateway=gateway))
+            return SparkSession(SparkContext(conf=conf))
+        except PySparkRuntimeError:
+            raise InputError(
+                f"Spark did not start ({_first_line(chatter)}); {JAVA_HINT} or newer."
+            ) from None
+
+
+def _find_java() -> None:
+    """Refuse to start without Java, in words that Spark's own scripts do not find."""
+    home = os.environ.get("JAVA_HOME")
+    if home is None:
+        if shutil.which("java") is None:
+            raise InputError(f"Spark needs Java and there is none; {JAVA_HINT}.")
+    elif not os.access(Path(home, "bin", "java"), os.X_OK):
+        raise InputError(f"JAVA_HOME is {home}, where there is no bin/java; {JAVA_HINT}.")
+
+
+def _first_line(chatter: IO[str]) -> str:
+    """What Java said first; Spark's scripts stumble over it in the lines below."""
+    chatter.seek(0)
+    return next((line.strip() for line in chatter if line.strip()), "it gave no reason")

@@ -1,0 +1,91 @@
+"""The simulated consumer as a plant: the loop drives it as it drives a live one."""
+
+from __future__ import annotations
+
+from controlmq.errors import InputError
+from controlmq.loop import Sample
+from simulator.scenario import Scenario, prefetch_count
+from simulator.simulation import Counts, Simulation
+
+
+class SimulatedConsumer:
+    """One consumer of a simulated scenario.
+
+    Observing it runs the scenario one sample interval further. ``consumer`` names which one,
+    when the scenario has several; the others keep the prefetch the scenario gives them.
+    """
+
+    def __init__(self, scenario: Scenario, *, seed: int = 0, consumer: str | None = None) -> None:
+        self.simulation = Simulation(scenario, seed)
+        names = {each.name: each.prefetch for each in scenario.consumers}
+        if consumer is None and len(names) > 1:
+            raise InputError(
+                f"scenario {scenario.name!r} has {len(names)} consumers; "
+                f"name the one to drive: {', '.join(map(repr, names))}."
+            )
+        self.name = next(iter(names)) if consumer is None else consumer
+        self.interval = scenario.sample_interval
+        self._before = self.simulation.totals(self.name)
+        self._prefetch = float(names[self.name])
+        self._number = 0
+        self._most_in_flight = 0
+
+    @property
+    def prefetch(self) -> float:
+        """The prefetch in force."""
+        return self._prefetch
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most messages in flight at once in the last interval."""
+        return self._most_in_flight
+
+    @property
+    def counts(self) -> Counts:
+        """Where all messages of the scenario went."""
+        return self.simulation.counts
+
+    def observe(self) -> Sample:
+        """Run the next interval and return what a consumer would measure in it."""
+        self._number += 1
+        time = self._number * self.interval
+        self.simulation.run_until(time)
+        before, after = self._before, self.simulation.totals(self.name)
+        self._before = after
+        self._most_in_flight = self.simulation.most_in_flight(self.name)
+        arrivals = after.arrivals - before.arrivals
+        finished = after.finished - before.finished
+        starved = (after.starved_time - before.starved_time) / self.interval
+        return Sample(
+            number=self._number,
+            time=time,
+            interval=self.interval,
+            prefetch=self._prefetch,
+            arrivals=arrivals,
+            # A rounding error must not take the share out of its range.
+            starved=min(max(starved, 0.0), 1.0),
+            in_flight=(after.in_flight_time - before.in_flight_time) / self.interval,
+            handler_time=(after.work_time - before.work_time) / max(finished, 1),
+            buffer_time=(after.buffer_time - before.buffer_time) / max(arrivals, 1),
+        )
+
+    def actuate(self, prefetch: float) -> None:
+        """Put a real-valued prefetch in force from now on."""
+        self._prefetch = prefetch_count(prefetch)
+        self.simulation.set_prefetch(self.name, self._prefetch)
+
+    def set_service_time(self, mean: float) -> None:
+        """From now on the business logic takes ``mean`` seconds on average."""
+        self.simulation.set_service_time(self.name, mean)
+
+    def set_publish_rate(self, factor: float) -> None:
+        """All publishers send ``factor`` times as often as the scenario says."""
+        self.simulation.set_publish_rate(factor)
+
+    def pause_publishers(self) -> None:
+        """No publisher sends until :meth:`resume_publishers`."""
+        self.simulation.pause_publishers()
+
+    def resume_publishers(self) -> None:
+        """Every publisher goes on where it was paused."""
+        self.simulation.resume_publishers()

@@ -1,0 +1,57 @@
+"""A real broker, queues on it and a network before it, for any test that asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.testbed import Broker, Proxy, start_broker
+from tests.testbed.proxy import ROUND_TRIP
+from tests.testbed.publishing import DeclareQueue, declared_queue
+
+LIVE = Path(__file__).parent / "live"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as ``live`` what is in that folder, and what asks for a broker from elsewhere."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if LIVE in item.path.parents or {"broker", "disposable_broker"} & set(fixtures):
+            item.add_marker(pytest.mark.live)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One broker for the whole run; do not kill it."""
+    with start_broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def disposable_broker() -> Iterator[Broker]:
+    """A broker of the test's own, to kill and restart."""
+    with start_broker(disposable=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def proxy(broker: Broker) -> Iterator[Proxy]:
+    """A network of 11 ms round trip before the broker."""
+    with broker.proxied(delay=ROUND_TRIP / 2) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def queue(broker: Broker) -> Iterator[DeclareQueue]:
+    """``queue("quorum")`` declares a queue of that kind, deleted after the test."""
+    with ExitStack() as stack:
+        yield lambda kind: stack.enter_context(declared_queue(broker.parameters, kind))
+
+
+@pytest.fixture
+def queue_name(queue: DeclareQueue) -> str:
+    """An empty classic durable queue."""
+    return queue("classic")
