@@ -1,0 +1,83 @@
+"""RabbitMQ in a container, where a Docker engine answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.testbed.broker import Broker, wait_until_open
+from tests.testbed.node import free_ports
+
+IMAGE = "rabbitmq:4.1-management"
+
+AMQP, MANAGEMENT = 5672, 15672
+"""Ports inside the container."""
+
+START_DEADLINE = 120.0
+"""Seconds for the broker in a started container to accept connections."""
+
+
+def docker_answers() -> bool:
+    """Whether testcontainers is installed and has a Docker engine to talk to."""
+    try:
+        from testcontainers.core.docker_client import DockerClient
+    except ImportError:
+        return False
+    try:
+        return bool(DockerClient(timeout=5).client.ping())
+    except Exception:
+        # No socket, no rights, no route, no context: whichever it is, there is no engine to use.
+        return False
+
+
+class ContainerBroker(Broker):
+    """A broker in a container of its own, removed at the end (by testcontainers' reaper if
+    we do not get to it).
+
+    The host ports are fixed at the start: Docker would pick others at each restart.
+    """
+
+    def __init__(self) -> None:
+        amqp, management = free_ports(2)
+        self._container = _container().with_bind_ports(AMQP, amqp)
+        self._container.with_bind_ports(MANAGEMENT, management)
+        # As for a private node: counts that a test can wait for.
+        self._container.with_env(
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+            "-rabbit collect_statistics_interval 500 -rabbit quorum_tick_interval 500",
+        )
+        self._container.start()
+        host = self._container.get_container_host_ip()
+        super().__init__(
+            f"amqp://guest:guest@{host}:{amqp}/%2F", f"http://guest:guest@{host}:{management}"
+        )
+        wait_until_open(self.parameters, START_DEADLINE)
+
+    def kill(self) -> None:
+        """``docker kill``: SIGKILL to the broker; its files stay."""
+        self._container.get_wrapped_container().kill()
+
+    def stop(self) -> None:
+        """``docker stop``: an orderly shutdown; its files stay."""
+        self._container.get_wrapped_container().stop(timeout=30)
+
+    def restart(self) -> None:
+        """``docker start`` of the same container."""
+        container = self._container.get_wrapped_container()
+        container.reload()
+        if container.status == "running":
+            container.kill()
+        container.start()
+        wait_until_open(self.parameters, START_DEADLINE)
+
+    def close(self) -> None:
+        """Remove the container and its volumes."""
+        self._container.stop()
+
+
+def _container() -> Any:
+    # Moved in testcontainers 4.14; the old place warns.
+    try:
+        from testcontainers.community.rabbitmq import RabbitMqContainer
+    except ImportError:
+        from testcontainers.rabbitmq import RabbitMqContainer
+    return RabbitMqContainer(IMAGE)

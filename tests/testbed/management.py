@@ -1,0 +1,146 @@
+"""The broker's own view, through its HTTP API: what AMQP does not tell a client."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+T = TypeVar("T")
+
+VHOST = quote("/", safe="")
+
+
+def wait_until(condition: Callable[[], T], what: str, deadline: float = 30.0) -> T:
+    """The first true value of ``condition``, or AssertionError after ``deadline`` seconds.
+
+    ``what`` completes the sentence "waited 30 s until ...".
+    """
+    until = time.monotonic() + deadline
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > until:
+            raise AssertionError(f"waited {deadline:g} s until {what}; the last look: {value!r}")
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class ConsumerView:
+    """One consumer as the broker sees it. ``prefetch`` 0 means no limit."""
+
+    tag: str
+    prefetch: int
+    active: bool
+
+
+@dataclass(frozen=True)
+class QueueView:
+    """One queue as the broker saw it at most half a second ago."""
+
+    messages_ready: int
+    messages_unacknowledged: int
+    consumers: tuple[ConsumerView, ...]
+
+    @property
+    def prefetch(self) -> int:
+        """Sum of the windows of all consumers."""
+        return sum(consumer.prefetch for consumer in self.consumers)
+
+
+class Management:
+    """Client of the management plugin at ``http://user:password@host:port``."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._base = f"{parts.scheme}://{parts.hostname}:{parts.port}/api"
+        login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        self._authorization = "Basic " + base64.b64encode(login.encode()).decode()
+
+    def queue(self, name: str) -> QueueView | None:
+        """The queue, or None while the broker has no such queue (or no counts of it yet)."""
+        found = self.get(f"/queues/{VHOST}/{quote(name, safe='')}")
+        if found is None or "messages_ready" not in found:
+            return None
+        return QueueView(
+            messages_ready=found["messages_ready"],
+            messages_unacknowledged=found["messages_unacknowledged"],
+            consumers=tuple(
+                ConsumerView(
+                    tag=consumer["consumer_tag"],
+                    prefetch=consumer["prefetch_count"],
+                    active=consumer.get("active", True),
+                )
+                for consumer in found.get("consumer_details", ())
+            ),
+        )
+
+    def wait_for_queue(
+        self,
+        name: str,
+        condition: Callable[[QueueView], bool] = lambda queue: True,
+        what: str = "it has counts",
+        deadline: float = 30.0,
+    ) -> QueueView:
+        """The queue once ``condition`` holds for it."""
+
+        seen: list[QueueView | None] = [None]
+
+        def holds() -> bool:
+            seen[0] = self.queue(name)
+            return seen[0] is not None and condition(seen[0])
+
+        try:
+            wait_until(holds, f"queue {name}: {what}", deadline)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; seen: {seen[0]}") from None
+        assert seen[0] is not None
+        return seen[0]
+
+    def delete_queue(self, name: str) -> None:
+        """Delete the queue under its consumers, which get a ``basic.cancel``."""
+        self.delete(f"/queues/{VHOST}/{quote(name, safe='')}")
+
+    def connections(self) -> list[str]:
+        """Names of the open connections. A new one shows up within a second."""
+        return [connection["name"] for connection in self.get("/connections") or ()]
+
+    def connections_consuming(self, queue: str) -> list[str]:
+        """Names of the connections with a consumer on ``queue``."""
+        found = self.get(f"/queues/{VHOST}/{quote(queue, safe='')}") or {}
+        details = found.get("consumer_details", ())
+        return sorted({consumer["channel_details"]["connection_name"] for consumer in details})
+
+    def close_connection(self, name: str, reason: str = "closed by the test") -> None:
+        """Have the broker close a connection (``320 CONNECTION_FORCED`` with ``reason``)."""
+        self.delete(f"/connections/{quote(name, safe='')}", {"X-Reason": reason})
+
+    def get(self, path: str) -> Any:
+        """The JSON at ``/api`` + ``path``, or None for 404."""
+        return self._request("GET", path)
+
+    def delete(self, path: str, headers: dict[str, str] | None = None) -> None:
+        """DELETE ``/api`` + ``path``; what is not there need not be deleted."""
+        self._request("DELETE", path, headers)
+
+    def _request(self, method: str, path: str, headers: dict[str, str] | None = None) -> Any:
+        request = urllib.request.Request(
+            self._base + path,
+            method=method,
+            headers={"Authorization": self._authorization, **(headers or {})},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                body = answer.read()
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+        return json.loads(body) if body else None
