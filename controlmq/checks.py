@@ -6,6 +6,9 @@ import math
 
 from controlmq.errors import InputError
 
+MOST_PREFETCH = 65535
+"""Messages. The prefetch count of AMQP 0-9-1 is an unsigned 16-bit number."""
+
 
 def finite(name: str, value: object) -> float:
     """``value`` as a float, refusing what is not a finite number (booleans included)."""
@@ -33,4 +36,12 @@ def not_negative(name: str, value: object) -> float:
     number = finite(name, value)
     if number < 0:
         raise InputError(f"{name} is {number:g}; give 0 or more.")
+    return number
+
+
+def prefetch_count(name: str, value: object) -> float:
+    """``value`` as a real number of messages that a broker could be asked for."""
+    number = not_negative(name, value)
+    if number > MOST_PREFETCH:
+        raise InputError(f"{name} is {number:g}; AMQP allows at most {MOST_PREFETCH}.")
     return number

@@ -8,22 +8,26 @@ import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from controlmq.errors import InputError
+from controlmq.errors import ControlmqError, InputError
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write beside ``path`` and rename, so that readers see the old file or the new one."""
     data = content.encode() if isinstance(content, str) else content
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    name = ""
     try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+    except BaseException as error:
+        if name:
+            Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ControlmqError(f"cannot write {path}: {error.strerror}.") from None
         raise
 
 

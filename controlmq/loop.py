@@ -51,6 +51,9 @@ class Sample:
     buffer_time: float = 0.0
     held: float = 0.0
 
+    def __post_init__(self) -> None:
+        above_zero("sample interval", self.interval)
+
     @property
     def rate(self) -> float:
         """Arrival rate ``y`` in messages/second."""
@@ -120,7 +123,8 @@ class Loop:
 
     A controller that raises or returns something that is not a finite number of at least
     0 does not stop the consumer: the prefetch in force stays, the log says so once, and
-    once more when the controller is back.
+    once more when the controller is back. Nor does a ``record`` that raises, on a full disk
+    say: the row is up to whoever recorded it.
     """
 
     def __init__(
@@ -135,19 +139,29 @@ class Loop:
     ) -> None:
         self.plant = plant
         self.controller = controller
-        self.goal = above_zero("goal", goal)
+        self.goal = goal
         self.record = record
         self.group = group
         self.trace = trace
         self._previous: Sample | None = None
         self._controller_failed = False
+        self._record_failed = False
+
+    @property
+    def goal(self) -> float:
+        """The rate to hold, messages/second."""
+        return self._goal
+
+    @goal.setter
+    def goal(self, goal: float) -> None:
+        self._goal = above_zero("goal", goal)
 
     def step(self) -> Step:
         """Close one interval, record it, decide and put the decision in force."""
         sample = self.plant.observe()
         if self.record is not None and self._previous is not None:
             if sample.number == self._previous.number + 1:
-                self.record(self._transition(self._previous, sample))
+                self._write(self.record, self._transition(self._previous, sample))
         self._previous = sample
         prefetch = self._decide(sample)
         if prefetch != sample.prefetch:
@@ -178,6 +192,20 @@ class Loop:
             self._controller_failed = False
             log.warning("controller recovered; prefetch is %g", prefetch)
         return prefetch
+
+    def _write(self, record: Callable[[Transition], None], transition: Transition) -> None:
+        try:
+            record(transition)
+        except Exception as error:
+            if not self._record_failed:
+                self._record_failed = True
+                log.error(
+                    "recording failed (%s: %s); consuming goes on", type(error).__name__, error
+                )
+            return
+        if self._record_failed:
+            self._record_failed = False
+            log.warning("recording goes on")
 
     def _transition(self, before: Sample, after: Sample) -> Transition:
         return Transition(

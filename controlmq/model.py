@@ -40,20 +40,25 @@ class StandardErrors:
 
 @dataclass(frozen=True)
 class FitQuality:
-    """How well a model explains the rows it was fitted on and the rows held out."""
+    """How well a model explains the rows it was fitted on and the rows held out.
+
+    The figures of the held-out rows are None where there are none.
+    """
 
     r2_train: float
-    r2_test: float
+    r2_test: float | None
     rmse_train: float
-    rmse_test: float
+    rmse_test: float | None
     rows_train: int
     rows_test: int
 
     def __post_init__(self) -> None:
-        for name in ("r2_train", "r2_test"):
-            finite(name, getattr(self, name))
-        for name in ("rmse_train", "rmse_test"):
-            not_negative(name, getattr(self, name))
+        finite("r2_train", self.r2_train)
+        not_negative("rmse_train", self.rmse_train)
+        if self.r2_test is not None:
+            finite("r2_test", self.r2_test)
+        if self.rmse_test is not None:
+            not_negative("rmse_test", self.rmse_test)
         for name in ("rows_train", "rows_test"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or count < 0:
@@ -86,6 +91,8 @@ class ArxModel:
                 f"b is {self.b:g}; it must be above 0: more prefetch means a higher rate."
             )
         above_zero("interval", self.interval)
+        if not isinstance(self.linear_range, tuple) or len(self.linear_range) != 2:
+            raise InputError(f"linear_range is {self.linear_range!r}; give two numbers.")
         low, high = self.linear_range
         not_negative("linear_range low", low)
         finite("linear_range high", high)

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from controlmq.errors import InputError
+from controlmq.extras import need
 from controlmq.loop import Transition
 
 if TYPE_CHECKING:
@@ -59,17 +60,31 @@ class TraceWriter:
     """Writes transitions into a folder, a file for every ``rows_per_file`` of them.
 
     Use it as a context manager, or call :meth:`close`: rows are on disk once their file is
-    full or the writer is closed. Two writers may share a folder.
+    full or the writer is closed. With ``every_row`` the file is written anew, whole, with each
+    row: a process that dies loses the interval it was in and no other. Two writers may share a
+    folder.
+
+    Rows that cannot be written, on a full disk say, are kept for the next attempt, up to
+    ``rows_per_file``; beyond that the oldest are lost, so that memory is bounded.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, rows_per_file: int = 10_000) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        rows_per_file: int = 10_000,
+        every_row: bool = False,
+    ) -> None:
+        need("pyarrow.parquet", "recording")
         if rows_per_file < 1:
             raise InputError(f"rows_per_file is {rows_per_file}; give 1 or more.")
         self.folder = Path(folder)
         self.rows_per_file = rows_per_file
+        self.every_row = every_row
         self._rows: list[Transition] = []
         self._run = uuid.uuid4().hex[:12]
         self._files = 0
+        self._unwritten = False
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -77,17 +92,23 @@ class TraceWriter:
 
     def __call__(self, transition: Transition) -> None:
         """Add one row."""
-        self._rows.append(transition)
         if len(self._rows) >= self.rows_per_file:
+            del self._rows[0]
+        self._rows.append(transition)
+        self._unwritten = True
+        full = len(self._rows) >= self.rows_per_file
+        if self.every_row or full:
             self.flush()
+        if full:
+            self._files += 1
+            self._rows = []
 
     def flush(self) -> None:
-        """Write the rows held so far as one file; without rows, none."""
-        if not self._rows:
-            return
-        write_transitions(self.folder / f"{self._run}-{self._files:06d}.parquet", self._rows)
-        self._files += 1
-        self._rows = []
+        """Write the file under way with the rows it has so far."""
+        if self._unwritten:
+            path = self.folder / f"{self._run}-{self._files:06d}.parquet"
+            write_transitions(path, self._rows)
+            self._unwritten = False
 
     def close(self) -> None:
         """Write what is left."""
@@ -178,9 +199,8 @@ def _read_file(file: Path) -> pa.Table:
         if kind == "double" and not pc.all(pc.is_finite(column), min_count=0).as_py():
             raise InputError(f"{file}: column {name} has NaN or infinite values; remove the rows.")
     if table.num_rows:
-        for name in ("u", "y", "y_next"):
-            if pc.min(table[name]).as_py() < 0:
-                raise InputError(f"{file}: column {name} has values below 0; give 0 or more.")
+        if pc.min(table["u"]).as_py() < 0:
+            raise InputError(f"{file}: column u has values below 0; give 0 or more.")
         if pc.min(table["interval"]).as_py() <= 0:
             raise InputError(f"{file}: column interval has values of 0 or less; give above 0.")
     return table

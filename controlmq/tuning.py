@@ -20,6 +20,16 @@ KINDS = ("p", "pi", "pid")
 """The control laws, by the names users give them."""
 
 
+def check_shaping(derivative_filter: float, setpoint_weight: float) -> None:
+    """Refuse a derivative filter or a setpoint weight with which the law would be another."""
+    if not 0 <= finite("derivative_filter", derivative_filter) < 1:
+        raise InputError(
+            f"derivative_filter is {derivative_filter:g}; give 0 (none) up to, not including, 1."
+        )
+    if not 0 <= finite("setpoint_weight", setpoint_weight) <= 1:
+        raise InputError(f"setpoint_weight is {setpoint_weight:g}; give 0 to 1.")
+
+
 @dataclass(frozen=True)
 class Tuning:
     """Everything that makes a controller: the law, its gains and the model they are for.
@@ -38,13 +48,7 @@ class Tuning:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"controller is {self.kind!r}; give one of {', '.join(KINDS)}.")
-        if not 0 <= self.derivative_filter < 1:
-            raise InputError(
-                f"derivative_filter is {self.derivative_filter}; "
-                "give 0 (none) up to, not including, 1."
-            )
-        if not 0 <= self.setpoint_weight <= 1:
-            raise InputError(f"setpoint_weight is {self.setpoint_weight}; give 0 to 1.")
+        check_shaping(self.derivative_filter, self.setpoint_weight)
         if self.kind == "p" and (self.gains.ki or self.gains.kd):
             raise InputError("a p controller has only kp; set ki and kd to 0.")
         if self.kind == "pi" and self.gains.kd:
@@ -86,7 +90,7 @@ class Tuning:
             raise InputError(f"{source}: unknown key {', '.join(unknown)}; remove it.")
         try:
             shaping = {
-                name: finite(name, content[name])
+                name: content[name]
                 for name in ("derivative_filter", "setpoint_weight")
                 if name in content
             }

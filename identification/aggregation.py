@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
+from controlmq.checks import MOST_PREFETCH
 from controlmq.errors import InputError
 from controlmq.traces import COLUMNS, check_columns, trace_files
 from identification.statistics import Floats, GroupStatistics
@@ -32,6 +33,9 @@ out one by one would share all of theirs with the rows fitted, blocks of 5 only 
 
 FITTED, STARVED, BELOW_ZERO, UNSOUND = range(4)
 """What becomes of a row: fitted (or held out), or left out and counted under its reason."""
+
+MOST_RATE = 1e12
+"""Messages/second beyond which a rate is a mistake, and its square no longer a number."""
 
 SPARK_TYPES = {"string": "string", "int64": "bigint", "double": "double", "bool": "boolean"}
 VARIABLES = ("u", "y", "y_next")
@@ -56,8 +60,9 @@ def aggregate(transitions: DataFrame, *, held_out: float, bin_width: float) -> D
         & F.col("window_limited").isNotNull()
         & _finite("interval")
         & _finite("u")
-        & _finite("y")
-        & _finite("y_next"),
+        & (F.col("u") <= MOST_PREFETCH)
+        & (F.abs(F.col("y")) <= MOST_RATE)
+        & (F.abs(F.col("y_next")) <= MOST_RATE),
         F.lit(False),
     )
     kind = (

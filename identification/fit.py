@@ -21,18 +21,20 @@ FEWEST_ROWS = 10
 R2_NEEDED = 0.8
 """Share of the variance a good model explains (Rosa & Cavalcanti 2022)."""
 
-CONDITION_ALLOWED = 30.0
+CONDITION_ALLOWED = 10.0
 """Scaled condition number up to which a and b can be told apart.
 
-30 marks strong collinearity in Belsley, Kuh & Welsch, "Regression Diagnostics" (1980).
-Levels drawn anew for each sample stay near 1; a ramp without noise reaches thousands.
+Levels in random order stay below 3. A ramp reaches thousands; noise and several samples a
+level bring it down to about 20, where a is still off by 0.4. 10 is where Belsley, Kuh & Welsch,
+"Regression Diagnostics" (1980), see dependencies begin to matter.
 """
 
 CONDITION_SOLVABLE = 1e6
 """The same without offset, where only sums that are singular to rounding are refused."""
 
-INTERVAL_TOLERANCE = 0.01
-"""Share by which sample intervals may differ: a and b belong to one interval."""
+INTERVAL_TOLERANCE = 0.5
+"""Share by which sample intervals may differ: a and b belong to one interval, but a live
+consumer closes its intervals when its work lets it, and a rate is per second anyway."""
 
 
 @dataclass(frozen=True)
@@ -143,17 +145,24 @@ def _levels(statistics: GroupStatistics, cells: Mask) -> tuple[Level, ...]:
 def _range(
     statistics: GroupStatistics, train: Mask, given: LinearRange, knee: Knee | None
 ) -> tuple[float, float]:
-    """Where rows are fitted: as given, or from the lowest prefetch to the knee or the highest."""
-    if isinstance(given, tuple):
-        return given
+    """Where rows are fitted: from the lowest prefetch to the knee or the highest.
+
+    A range that was given is cut to where there are rows: a model holds where it was seen to.
+    """
     low, high = float(statistics.u_low[train].min()), float(statistics.u_high[train].max())
+    if isinstance(given, tuple):
+        inside = max(low, given[0]), min(high, given[1])
+        return inside if inside[0] < inside[1] else given
     return low, high if knee is None else knee.prefetch
 
 
 def _unusable(statistics: GroupStatistics, train: Mask) -> str | None:
     """Why the rows as a whole cannot be fitted."""
     if statistics.unsound:
-        return f"{statistics.unsound} rows hold missing, NaN or infinite values; remove them."
+        return (
+            f"{statistics.unsound} rows hold missing, NaN or infinite values, or a prefetch or "
+            "rate beyond any real one; remove them."
+        )
     if statistics.below_zero:
         return f"{statistics.below_zero} rows have a prefetch below 0; remove them."
     reason = _too_little(statistics, train, f"once {statistics.starved} starved ones are left out")
@@ -209,8 +218,10 @@ def _no_good(fit: Fit) -> str | None:
 
 
 def _quality(fit: Fit) -> FitQuality | None:
-    """The model's quality; None unless rows were held out to judge it by."""
+    """The model's quality; what was not held out has no test figures."""
     train, test = fit.train, fit.test
-    if train is None or test is None:
+    if train is None:
         return None
+    if test is None:
+        return FitQuality(train.r2, None, train.rmse, None, train.rows, 0)
     return FitQuality(train.r2, test.r2, train.rmse, test.rmse, train.rows, test.rows)

@@ -64,7 +64,11 @@ def find_knee(levels: Sequence[Level]) -> Knee | None:
     _, straight = _fit(np.column_stack([np.ones_like(u), u]), rate, weight)
     if straight <= ROUNDING * float(weight @ rate**2):
         return None
-    at = _best_place(u, rate, weight)
+    try:
+        at = _best_place(u, rate, weight)
+    except np.linalg.LinAlgError:
+        # Levels so unevenly apart that rounding hides any bend between them.
+        return None
     stick = np.column_stack([np.ones_like(u), u, np.maximum(u - at, 0.0)])
     (start, slope, bend), broken = _fit(stick, rate, weight)
     above = slope + bend

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -19,6 +21,9 @@ from pyspark.sql import SparkSession
 from controlmq.errors import InputError
 
 JAVA_HINT = "install openjdk-17-jre-headless (Debian's name) or set JAVA_HOME to a Java 17"
+
+MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://.+|k8s://.+|yarn")
+"""What Spark takes; its own refusal is a page long."""
 
 LOCAL_SHUFFLE_PARTITIONS = 8
 """Statistics per group are small: Spark's 200 would be 200 nearly empty tasks."""
@@ -44,7 +49,14 @@ def session(master: str = "local[*]", *, progress: bool = False) -> Iterator[Spa
 
 
 def _start(master: str, progress: bool) -> SparkSession:
+    if not MASTER.fullmatch(master):
+        raise InputError(
+            f"the Spark master is {master!r}; give local[*], local[N], spark://HOST:PORT, yarn or "
+            "k8s://URL."
+        )
     _find_java()
+    # Interrupted, py4j logs the broken connection at length before the interrupt gets through.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # Workers take their Python from the environment; in local mode the setting
     # spark.pyspark.python alone is not honoured.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

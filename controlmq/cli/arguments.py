@@ -38,7 +38,7 @@ def keep_negative_numbers(argv: Sequence[str]) -> list[str]:
 
 def _is_number(word: str) -> bool:
     try:
-        complex(word)
+        complex(word.replace("i", "j"))
     except ValueError:
         return False
     return True
@@ -81,7 +81,13 @@ def count(word: str) -> int:
 
 def seed(word: str) -> int:
     """A whole number of 0 or more."""
-    return 0 if word.strip() == "0" else count(word)
+    try:
+        value = int(word)
+    except ValueError:
+        raise ArgumentTypeError(f"{word.strip()!r} is not a whole number") from None
+    if value < 0:
+        raise ArgumentTypeError(f"{value} is too small; give 0 or more")
+    return value
 
 
 def add_json(parser: ArgumentParser) -> None:

@@ -31,7 +31,7 @@ examples:
 
 Poles nearer 0 answer faster and amplify more noise; poles nearer the unit circle are slow, and
 outside it the loop is unstable. A modulus margin above 0.5 is comfortable. The file written
-with --out is what controlmq.controller_from, 'simulate' and a wrapped consumer take.
+with --out is what controlmq.wrap, 'controlmq run' and 'controlmq simulate' take.
 """
 
 
@@ -145,7 +145,7 @@ def _show(design: Design, out: str | None) -> None:
         settled = analysis.settling_samples
         table.add_row("settles within", f"{settled} samples" if settled else "not in 400 samples")
         table.add_row("overshoot", f"{analysis.overshoot:.2f} % of a goal step")
-        table.add_row("steady-state error", f"{100 * analysis.steady_state_error:.2f} %")
+        table.add_row("steady-state error", f"{abs(100 * analysis.steady_state_error):.2f} %")
         table.add_row("gain margin", f"{analysis.gain_margin:.2f}")
         table.add_row("modulus margin", f"{analysis.modulus_margin:.2f}")
     view = console()

@@ -61,7 +61,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fit, print, write; exit 1 when no group could be identified."""
+    """Fit, print, write; exit 2 when no group could be identified."""
     from controlmq.cli.output import console, print_json
     from identification import identify
     from identification.session import session
@@ -113,7 +113,10 @@ def _write(fits: list[Fit], out: Path) -> list[str]:
             raise InputError(f"{len(fits)} groups do not fit into {out}; name a folder with --out.")
         models[0][1].save(out)
         return [str(out)]
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {out}: {error.strerror}.") from None
     written: list[str] = []
     for group, model in models:
         name = re.sub(r"[^\w.-]", "_", group).lstrip(".") or "group"
@@ -146,8 +149,8 @@ def _show(fits: list[Fit], written: list[str]) -> None:
             f"{model.c:.2f}",
             f"{low:.1f} to {high:.1f}",
             f"{model.quality.r2_train:.4f}",
-            f"{model.quality.r2_test:.4f}",
-            f"{model.quality.rmse_test:.3g}",
+            "" if model.quality.r2_test is None else f"{model.quality.r2_test:.4f}",
+            "" if model.quality.rmse_test is None else f"{model.quality.rmse_test:.3g}",
         )
     view = console()
     if table.row_count:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from controlmq.checks import not_negative
+from controlmq.checks import prefetch_count
 from controlmq.errors import InputError
 from controlmq.loop import Sample
 
@@ -16,7 +16,7 @@ class OpenLoop:
     def __init__(self, levels: Sequence[float]) -> None:
         if not levels:
             raise InputError("an open-loop experiment needs at least one prefetch level.")
-        self.levels = [not_negative("prefetch level", level) for level in levels]
+        self.levels = [prefetch_count("prefetch level", level) for level in levels]
         self._next = 0
 
     def __call__(self, sample: Sample, goal: float) -> float:
@@ -32,6 +32,7 @@ def ramp(low: float, high: float, samples_per_level: int = 1) -> list[float]:
     Not for fitting dynamics: on a ramp rate and prefetch rise together, and nothing in the
     data tells ``a`` from ``b``.
     """
+    low, high = prefetch_count("low end", low), prefetch_count("high end", high)
     count = int(high - low) + 1
     if count < 1 or samples_per_level < 1:
         raise InputError(f"a ramp from {low:g} to {high:g} has no level; give low below high.")
@@ -44,10 +45,11 @@ def random_levels(low: float, high: float, samples: int, seed: int = 0) -> list[
     Stratified, so that the whole range is covered, then shuffled, so that the prefetch says
     nothing about the rate before it.
     """
-    if samples < 2 or not 0 <= low < high:
+    low, high = prefetch_count("low end", low), prefetch_count("high end", high)
+    if samples < 2 or not low < high:
         raise InputError(
             f"cannot draw {samples} levels between {low:g} and {high:g}; "
-            "give at least 2 and a low end of 0 or more below the high end."
+            "give at least 2, and a low end below the high end."
         )
     draw = random.Random(seed)
     width = (high - low) / samples

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
+from controlmq.errors import InputError
 from controlmq.gains import Gains
 from controlmq.loop import Sample
+from controlmq.tuning import check_shaping
 
 
 class PID:
@@ -36,6 +40,7 @@ class PID:
         derivative_filter: float = 0.0,
         setpoint_weight: float = 1.0,
     ) -> None:
+        check_shaping(derivative_filter, setpoint_weight)
         self.gains = gains
         self.limits = limits
         self.derivative_filter = derivative_filter
@@ -50,18 +55,20 @@ class PID:
             return self.limits.clamp(sample.prefetch)
         error = goal - sample.rate
         weighted = self.setpoint_weight * goal - sample.rate
-        if self._error is None:
-            self._error, self._weighted_error = error, weighted
+        last = error if self._error is None else self._error
+        last_weighted = weighted if self._error is None else self._weighted_error
         gains, f = self.gains, self.derivative_filter
-        derivative = f * self._derivative + (1 - f) * gains.kd * (error - self._error)
+        derivative = f * self._derivative + (1 - f) * gains.kd * (error - last)
         prefetch = (
             sample.prefetch
-            + gains.kp * (weighted - self._weighted_error)
+            + gains.kp * (weighted - last_weighted)
             + gains.ki * error
             + (derivative - self._derivative)
         )
-        self._error, self._weighted_error = error, weighted
-        self._derivative = derivative
+        if math.isfinite(prefetch):
+            # What is not a number must not be remembered: the law would never be one again.
+            self._error, self._weighted_error = error, weighted
+            self._derivative = derivative
         return self.limits.clamp(prefetch)
 
 
@@ -74,4 +81,6 @@ class PI(PID):
     kind = "pi"
 
     def __init__(self, gains: Gains, limits: Limits, *, setpoint_weight: float = 1.0) -> None:
+        if gains.kd:
+            raise InputError(f"a PI controller has no kd and {gains.kd:g} is given; take PID.")
         super().__init__(gains, limits, setpoint_weight=setpoint_weight)

@@ -17,6 +17,7 @@ from controlmq.design.placement import (
     polynomial_of,
 )
 from controlmq.errors import InputError
+from controlmq.extras import need
 from controlmq.model import ArxModel
 from controlmq.tuning import KINDS, Tuning
 
@@ -60,6 +61,7 @@ def design_controller(
             "the placement is unstable, a pole lies on or outside the unit circle; move every "
             "pole inside it, or ask for an unstable design."
         )
+    need("control", "design")
     from controlmq.design.analysis import analyse
 
     analysis = analyse(tuning)

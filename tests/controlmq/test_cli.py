@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from controlmq import ArxModel, Tuning
+from controlmq import ArxModel, Loop, TraceWriter, Tuning
 from controlmq.cli.main import main
+from controlmq.controllers import OpenLoop, ramp
+from simulator import SimulatedConsumer, load_scenario
 
 MODEL = ArxModel(0.02, 78.0, 5.0, 10.0, (1.0, 20.0))
 PUBLISHED = ["--a", "0.2631", "--b", "59.73"]
@@ -61,6 +63,12 @@ class TestDesign:
         found = design(capsys, *PUBLISHED, "--controller", "p", "--poles", word)
         assert found["analysis"]["poles"][0][0] == pytest.approx(-0.063)
 
+    def test_the_imaginary_unit_may_be_written_as_mathematicians_do(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        found = design(capsys, *PUBLISHED, "--poles", "-.3+.2i", "-.3-.2i")
+        assert found["polynomial"] == pytest.approx([1, 0.6, 0.13])
+
     def test_a_pair_of_poles_left_of_the_axis(self, capsys: pytest.CaptureFixture[str]) -> None:
         found = design(capsys, *PUBLISHED, "--poles", "-0.3+0.2j", "-0.3-0.2j")
         assert found["polynomial"] == pytest.approx([1, 0.6, 0.13])
@@ -100,7 +108,7 @@ class TestDesign:
             ([*PUBLISHED, "--poles", "0.1"], "1 poles given"),
             (["--model", "nowhere.json"], "cannot read"),
             ([*PUBLISHED, "--model", "x.json"], "one of the two"),
-            ([*PUBLISHED, "--out", "/nowhere/at/all.json"], "No such file"),
+            ([*PUBLISHED, "--out", "/nowhere/at/all.json"], "cannot write"),
         ],
     )
     def test_bad_input_gets_one_sentence(
@@ -150,6 +158,8 @@ class TestSimulate:
             (["--controller", "pi", "--goal", "400"], "needs a model"),
             (["--controller", "nowhere.json", "--goal", "400"], "cannot read"),
             (["--ramp", "5", "1"], "no level"),
+            (["--ramp", "1", "1e9"], "at most 65535"),
+            (["--prefetch", "70000"], "at most 65535"),
             (["--levels", "5", "5"], "cannot draw"),
             (["--prefetch", "1", "--model", "x"], "leave it out"),
             (["--prefetch", "1", "--samples", "1", "--plot", "run.xyz"], "cannot draw"),
@@ -218,6 +228,37 @@ class TestIdentify:
         assert main(["identify", folder, "--held-out", "0"]) == 2
         assert "ill-conditioned" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("scenario", ["rosa", "rosa-noisy"])
+    @pytest.mark.parametrize("samples_per_level", [1, 4, 10])
+    def test_no_ramp_passes_for_an_experiment(
+        self,
+        capsys: pytest.CaptureFixture[str],
+        tmp_path: Path,
+        scenario: str,
+        samples_per_level: int,
+    ) -> None:
+        plan = OpenLoop(ramp(1, 22, samples_per_level))
+        plant = SimulatedConsumer(load_scenario(scenario), seed=2)
+        with TraceWriter(tmp_path) as writer:
+            list(Loop(plant, plan, 1.0, record=writer).run(22 * samples_per_level + 1))
+        assert main(["identify", str(tmp_path)]) == 2
+        assert "ill-conditioned" in capsys.readouterr().err
+
+    def test_without_held_out_rows_the_model_is_shown_all_the_same(
+        self, capsys: pytest.CaptureFixture[str], trace: Path
+    ) -> None:
+        capsys.readouterr()
+        assert main(["identify", str(trace), "--held-out", "0"]) == 0
+        assert "simulated" in capsys.readouterr().out
+
+    def test_a_master_that_spark_has_not_is_refused(
+        self, capsys: pytest.CaptureFixture[str], trace: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+        capsys.readouterr()
+        assert main(["identify", str(trace), "--master", "garbage"]) == 2
+        assert "Spark master is 'garbage'" in capsys.readouterr().err
+
     @pytest.mark.parametrize("fault", ["missing", "empty", "text", "column", "type", "nan"])
     def test_bad_traces_get_one_sentence(
         self, capsys: pytest.CaptureFixture[str], trace: Path, fault: str
@@ -274,4 +315,4 @@ def test_a_missing_extra_says_what_to_install(
 
     monkeypatch.setattr("controlmq.cli.design.model_from", missing)
     assert main(["design", *PUBLISHED]) == 2
-    assert "pip install 'controlmq[design]'" in capsys.readouterr().err
+    assert "pip install 'controlmq[all]'" in capsys.readouterr().err

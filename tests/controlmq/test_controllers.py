@@ -145,6 +145,33 @@ def test_a_starved_law_stands_still_its_last_error_included(kind: str) -> None:
     assert after(60) == after(0)
 
 
+@pytest.mark.parametrize("kind", ["p", "pi", "pid"])
+def test_one_goal_that_is_no_number_is_forgotten(kind: str) -> None:
+    gains = Gains(0.01, 0.002 if kind != "p" else 0.0, 0.01 if kind == "pid" else 0.0)
+
+    def after(goals: list[float]) -> float:
+        controller = build(Tuning(kind, gains, MODEL), WIDE)
+        for number, goal in enumerate(goals):
+            controller(sample(390 + number, 6.0, number), goal)
+        return controller(sample(395, 6.0, 9), 400)
+
+    assert math.isfinite(after([400, math.nan]))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: PI(Gains(1, 1, 1), WIDE),
+        lambda: PID(Gains(1, 1, 1), WIDE, derivative_filter=1.5),
+        lambda: PID(Gains(1, 1, 1), WIDE, setpoint_weight=7),
+        lambda: Tuning("pi", Gains(1, 1), MODEL, setpoint_weight="x"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_law_that_would_be_another_is_refused(bad: object) -> None:
+    with pytest.raises(InputError):
+        bad()  # type: ignore[operator]
+
+
 def test_a_rate_above_the_goal_is_answered_even_when_the_queue_runs_dry() -> None:
     controller = PI(Gains(0.0, 0.01), WIDE)
     assert controller(sample(500, 20.0, starved=0.5), 400) < 20.0
@@ -191,6 +218,9 @@ def test_an_open_loop_follows_its_plan_and_stays_on_the_last() -> None:
         lambda: OpenLoop([-1.0]),
         lambda: OpenLoop([math.nan]),
         lambda: ramp(5, 1),
+        lambda: ramp(1, math.inf),
+        lambda: ramp(math.nan, 5),
+        lambda: random_levels(1, math.inf, 5),
         lambda: random_levels(5, 5, 10),
         lambda: Limits(5, 5),
         lambda: Limits(-1, 5),

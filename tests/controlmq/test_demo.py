@@ -112,4 +112,14 @@ def test_a_folder_that_cannot_be_made_gets_one_sentence(
 ) -> None:
     (tmp_path / "file").write_text("")
     assert main(["demo", "--out", str(tmp_path / "file" / "report")]) == 2
-    assert "cannot make the folder" in capsys.readouterr().err
+    assert "cannot use the folder" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "mine.parquet").write_text("mine")
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert "holds other files" in capsys.readouterr().err
+    assert (tmp_path / "traces" / "mine.parquet").read_text() == "mine"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlmq import ArxModel, Gains, InputError, Tuning
+from controlmq import ArxModel, ControlmqError, Gains, InputError, Tuning
 from controlmq.files import write_atomically
 from controlmq.model import FitQuality, StandardErrors
 
@@ -130,7 +130,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", disk_full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(ControlmqError, match=r"cannot write .*model.json: No space"):
         write_atomically(path, "half")
     assert ArxModel.load(path) == MODEL
     assert list(tmp_path.iterdir()) == [path]

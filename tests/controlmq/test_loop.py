@@ -113,6 +113,32 @@ def test_a_failing_controller_leaves_the_prefetch_and_is_logged_once(
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
 
 
+def test_a_recorder_that_fails_does_not_stop_the_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows: list[Transition] = []
+    failing = True
+
+    def record(row: Transition) -> None:
+        if failing:
+            raise OSError(28, "No space left on device")
+        rows.append(row)
+
+    loop = Loop(StaticPlant(), lambda sample, goal: 2.0, goal=40, record=record)
+    list(loop.run(4))
+    failing = False
+    list(loop.run(2))
+    assert [row.sample for row in rows] == [3, 4]
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+def test_a_goal_set_later_is_checked_too() -> None:
+    loop = Loop(StaticPlant(), raising, goal=40)
+    with pytest.raises(InputError, match="goal"):
+        loop.goal = math.nan
+    assert loop.goal == 40
+
+
 @pytest.mark.parametrize("goal", [0, -1, math.nan, math.inf])
 def test_a_goal_must_be_above_0(goal: float) -> None:
     with pytest.raises(InputError, match="goal"):

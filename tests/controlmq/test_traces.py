@@ -85,6 +85,28 @@ def test_rows_survive_a_failed_write_and_come_with_the_next(
     assert read_transitions(tmp_path).num_rows == 1
 
 
+def test_every_row_is_on_disk_at_once_when_asked_for(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, rows_per_file=10, every_row=True)
+    for number in range(25):
+        writer(row(number))
+        assert read_transitions(tmp_path)["sample"].to_pylist() == list(range(number + 1))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_rows_that_cannot_be_written_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TraceWriter(tmp_path, rows_per_file=10, every_row=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        for number in range(100):
+            with pytest.raises(OSError, match="full"):
+                writer(row(number))
+    writer(row(100))
+    writer.close()
+    assert read_transitions(tmp_path)["sample"].to_pylist() == list(range(91, 101))
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -43,7 +43,7 @@ def bad_groups() -> dict[str, tuple[list[Transition], str]]:
             replace(row, y_next=a * row.y + b * row.u + float(rng.normal(0, noise))) for row in rows
         ]
 
-    slow = [replace(row, interval=2.1) for row in good("intervals")[60:]]
+    slow = [replace(row, interval=3.5) for row in good("intervals")[60:]]
     return {
         "nan": (spoilt("nan", y=math.nan), "1 rows hold missing, NaN or infinite"),
         "nan u": (spoilt("nan u", u=math.nan), "NaN or infinite"),
@@ -53,7 +53,9 @@ def bad_groups() -> dict[str, tuple[list[Transition], str]]:
         "short": (good("short", 9), "9 rows to fit"),
         "starved": ([replace(r, window_limited=False) for r in good("starved")], "120 starved"),
         "constant": ([replace(r, u=5.0) for r in good("constant")], "prefetch is 5 in every row"),
-        "intervals": (good("intervals")[:60] + slow, "range from 2 to 2.1 s"),
+        "intervals": (good("intervals")[:60] + slow, "range from 2 to 3.5 s"),
+        "too large": ([replace(r, u=1e300) for r in good("too large")], "beyond any real one"),
+        "too fast": ([replace(r, y=1e200) for r in good("too fast")], "beyond any real one"),
         "no interval": ([replace(r, interval=0.0) for r in good("no interval")], "interval is 0 s"),
         "falling": (answering("falling", 0.2, -50), "more prefetch must mean a higher rate"),
         "unstable": (answering("unstable", 1.2, 80), "a is 1.2"),

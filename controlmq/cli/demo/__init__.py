@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from controlmq.cli.arguments import Commands
     from controlmq.cli.demo.experiment import Outcome
+
+MARK = "<title>controlmq demo</title>"
+"""What tells a folder of ours: its report says so."""
 
 TEACHING = """\
 What happens: a ramp of the prefetch shows the curve and its knee; levels in random order inside
@@ -57,10 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from controlmq.cli.demo.findings import findings
 
     out = Path(arguments.out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {out}: {error}") from None
+    _claim(out)
     view = console(to_stderr=arguments.json)
     outcome = _experiment(arguments, out, view)
     data = findings(outcome)
@@ -72,6 +72,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _claim(out: Path) -> None:
+    """Make the folder, or take that of an earlier demo; never one with somebody's files."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        report = out / "report.html"
+        if any(out.iterdir()) and not (report.is_file() and MARK in report.read_text("utf-8")):
+            raise InputError(f"the folder {out} holds other files; give --out a new one.")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot use the folder {out}: {error}.") from None
+
+
 def _experiment(arguments: argparse.Namespace, out: Path, view: Console) -> Outcome:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -80,30 +91,27 @@ def _experiment(arguments: argparse.Namespace, out: Path, view: Console) -> Outc
     from simulator import load_scenario
 
     scenario = load_scenario(arguments.scenario)
-    traces = Path(tempfile.mkdtemp(prefix="traces-", dir=out))
+    traces = out / "traces"
+    shutil.rmtree(traces, ignore_errors=True)
     columns = (TextColumn("{task.description:<36}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=view) as bar:
-        task = bar.add_task("compiling the simulator", total=None)
+        task = bar.add_task("starting Spark", total=None)
+        told = ""
 
         def progress(doing: str) -> None:
+            nonlocal told
             bar.update(task, advance=1, description=doing)
+            if doing != told and not view.is_terminal:
+                say(view, doing)
+            told = doing
 
         extent = QUICK if arguments.quick else FULL
         demo = Demo(scenario, arguments.seed, extent, traces, progress)
-        bar.update(task, total=demo.samples, description="starting Spark")
+        bar.update(task, total=demo.samples)
         with session() as spark:
             outcome = demo.run(spark)
         bar.update(task, description="done")
-    _replace(traces, out / "traces")
     return outcome
-
-
-def _replace(new: Path, folder: Path) -> None:
-    """Put the traces of this run in the place of an earlier run's."""
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
-    new.rename(folder)
 
 
 def _write(outcome: Outcome, data: dict[str, Any], out: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from controlmq.cli.demo import MARK
 from controlmq.cli.demo.experiment import Outcome
 
 STYLE = """
@@ -68,7 +69,7 @@ def report(outcome: Outcome, data: dict[str, Any], drawn: dict[str, str]) -> str
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>controlmq demo</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"{MARK}\n<style>{STYLE}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n"
     )
 
