@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from controlmq.design import design_controller
     from controlmq.errors import ControlmqError, InputError
     from controlmq.gains import Gains
-    from controlmq.loop import Loop, Sample, Transition
+    from controlmq.loop import Loop, Sample, Step, Transition
     from controlmq.model import ArxModel
+    from controlmq.rabbitmq import unwrap, wrap
     from controlmq.traces import TraceWriter, read_transitions
     from controlmq.tuning import Tuning
 
@@ -32,11 +33,14 @@ _HOMES = {
     "PI": "controlmq.controllers",
     "PID": "controlmq.controllers",
     "Sample": "controlmq.loop",
+    "Step": "controlmq.loop",
     "TraceWriter": "controlmq.traces",
     "Transition": "controlmq.loop",
     "Tuning": "controlmq.tuning",
     "design_controller": "controlmq.design",
     "read_transitions": "controlmq.traces",
+    "unwrap": "controlmq.rabbitmq",
+    "wrap": "controlmq.rabbitmq",
 }
 
 __all__ = [
@@ -50,11 +54,14 @@ __all__ = [
     "Loop",
     "P",
     "Sample",
+    "Step",
     "TraceWriter",
     "Transition",
     "Tuning",
     "design_controller",
     "read_transitions",
+    "unwrap",
+    "wrap",
 ]
 
 

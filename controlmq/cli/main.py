@@ -8,28 +8,19 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 import controlmq
-from controlmq.cli import demo, design, identify, simulate
+from controlmq.cli import collect, demo, design, identify, load, run, simulate
 from controlmq.cli.arguments import keep_negative_numbers
 from controlmq.errors import ControlmqError
 
-EXTRAS = {
-    "control": "design",
-    "pyarrow": "recording",
-    "pyspark": "identification",
-    "pandas": "identification",
-    "numpy": "simulation",
-    "numba": "simulation",
-    "rich": "reports",
-    "matplotlib": "reports",
-}
-"""Which extra brings a module that a small installation does not have."""
-
 TEACHING = """\
-The three jobs, in the order you meet them:
+In the order you meet them:
   controlmq demo        all of it in simulation, with a report: start here
-  controlmq identify    a model of your consumer from a recorded trace
+  controlmq collect     a trace of your consumer on its live queue
+  controlmq identify    a model of your consumer from that trace
   controlmq design      gains for that model, and what the loop will do with them
   controlmq simulate    a controller on a simulated consumer before it meets a real one
+  controlmq run         your consumer, holding its goal
+  controlmq load        messages to try it with
 
 Every command explains itself with --help and prints data with --json.
 """
@@ -44,10 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ControlmqError as error:
         return _fail(str(error), 2)
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").split(".")[0])
-        if extra is None:
+        if (error.name or "").split(".")[0] in ("controlmq", "identification", "simulator"):
             raise
-        return _fail(f"this needs {error.name}; run: pip install 'controlmq[{extra}]'", 2)
+        return _fail(
+            f"this needs {error.name}, which a small installation has not; run: "
+            "pip install 'controlmq[all]'",
+            2,
+        )
     except KeyboardInterrupt:
         return _fail("stopped.", 130)
     except BrokenPipeError:
@@ -67,7 +61,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"controlmq {controlmq.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, identify, design, simulate):
+    for command in (demo, run, collect, identify, design, simulate, load):
         command.add_to(commands)
     return parser
 

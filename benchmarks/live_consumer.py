@@ -1,0 +1,131 @@
+"""One consumer on a real broker behind 11 ms of round trip, as the live benchmarks run it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pika
+
+import controlmq
+from controlmq import ArxModel, Limits, Step, TraceWriter
+from controlmq.controllers import OpenLoop, random_levels
+from controlmq.loop import Controller, Transition
+from tests.testbed import Broker, Proxy, start_broker
+from tests.testbed.proxy import ROUND_TRIP
+from tests.testbed.publishing import QueueKind, declared_queue, fill
+
+WORK = 0.001
+"""Seconds of work a message, as published."""
+
+INTERVAL = 1.0
+"""Seconds a sample."""
+
+
+@dataclass
+class Bed:
+    """A broker, and the network before it."""
+
+    broker: Broker
+    proxy: Proxy
+
+    @contextmanager
+    def filled_queue(self, kind: QueueKind, messages: int) -> Iterator[str]:
+        """A queue of this kind with so many messages of 256 bytes waiting."""
+        with declared_queue(self.broker.parameters, kind) as queue:
+            fill(self.broker.parameters, queue, messages, size=256)
+            yield queue
+
+
+@contextmanager
+def bed() -> Iterator[Bed]:
+    with start_broker() as broker, broker.proxied(delay=ROUND_TRIP / 2) as proxy:
+        yield Bed(broker, proxy)
+
+
+def work(seconds: float = WORK) -> None:
+    """Take so long: sleeping is too coarse for a millisecond, so the last part is spun."""
+    end = time.perf_counter() + seconds
+    time.sleep(seconds / 2)
+    while time.perf_counter() < end:
+        pass
+
+
+def consume(
+    bed: Bed,
+    queue: str,
+    controller: Controller | None,
+    goal: Callable[[int], float],
+    samples: int,
+    *,
+    limits: Limits,
+    prefetch: float = 1.0,
+    record: Callable[[Transition], None] | None = None,
+) -> list[Step]:
+    """Run one wrapped consumer for so many samples; ``goal`` may depend on the sample."""
+    steps: list[Step] = []
+    connection = pika.BlockingConnection(bed.proxy.parameters)
+
+    def on_step(step: Step) -> None:
+        steps.append(step)
+        consumer.goal = goal(len(steps))
+        if len(steps) == samples:
+            connection.add_callback_threadsafe(channel.stop_consuming)
+
+    channel = controlmq.wrap(
+        connection.channel(),
+        goal(0),
+        controller,
+        interval=INTERVAL,
+        prefetch=prefetch,
+        limits=limits,
+        record=record,
+        on_step=on_step,
+    )
+
+    def handle(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        work()
+        channel.basic_ack(method.delivery_tag)
+
+    tag = channel.basic_consume(queue, handle)
+    consumer = channel.adaptive_consumers[tag]
+    channel.start_consuming()
+    connection.close()
+    return steps
+
+
+def identified(bed: Bed, low: float, high: float, samples: int, seed: int = 1) -> ArxModel:
+    """A model of the consumer from a trace collected here and now."""
+    from identification import identify
+    from identification.session import session
+
+    levels = random_levels(low, high, samples, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        with TraceWriter(folder) as writer, bed.filled_queue("classic", 700 * samples) as queue:
+            consume(
+                bed,
+                queue,
+                OpenLoop(levels),
+                lambda sample: 1.0,
+                samples + 1,
+                limits=Limits(0.0, high),
+                prefetch=levels[0],
+                record=writer,
+            )
+        with session("local[1]") as spark:
+            (fit,) = identify(spark, Path(folder), linear_range="all")
+    if fit.model is None:
+        raise SystemExit(f"no model of the live consumer: {fit.reason}")
+    return fit.model
+
+
+def model_data(model: ArxModel) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(model.to_json())
+    del content["units"]
+    return content

@@ -1,0 +1,123 @@
+"""How exactly a live consumer holds its goals, beside the published gains on whole prefetches.
+
+The model is identified from a trace collected just before, on the same broker. The peer runs the
+published PI gains and rounds the prefetch, as a prefetch count demands; it is actuated through
+the same window, which spares it the requeues and overshoots of resubscribing.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks.live_consumer import Bed, bed, consume, identified, model_data
+from controlmq import PI, Gains, Limits, Step
+from controlmq.controllers import controller_from
+from controlmq.loop import Controller, Sample
+from tests.testbed.publishing import QueueKind
+
+PUBLISHED_GAINS = Gains(kp=-0.0016, ki=0.0060)
+REPETITIONS = 3
+SETTLE, MEASURED = 20, 60
+STAIRCASE = (100.0, 400.0, 200.0, 650.0)
+STAIR, STAIR_SETTLE = 40, 15
+LIMITS = Limits(0.1, 14.0)
+
+
+class WholePrefetch:
+    """A controller whose decisions are rounded to whole messages, at least 1."""
+
+    def __init__(self, law: PI) -> None:
+        self.law = law
+        self._real: float | None = None
+
+    def __call__(self, sample: Sample, goal: float) -> float:
+        """The law's decision, rounded."""
+        # The law's memory stays a real number; only what is put in force is rounded.
+        real = sample.prefetch if self._real is None else self._real
+        self._real = self.law(
+            Sample(
+                sample.number,
+                sample.time,
+                sample.interval,
+                real,
+                sample.arrivals,
+                starved=sample.starved,
+            ),
+            goal,
+        )
+        return float(max(1, round(self._real)))
+
+
+def judged(steps: Sequence[Step], goal: float) -> dict[str, float]:
+    rates = [step.sample.rate for step in steps]
+    mean, sd = statistics.fmean(rates), statistics.stdev(rates)
+    return {
+        "goal": goal,
+        "mean": mean,
+        "sd": sd,
+        "mean_off_percent": 100 * (mean - goal) / goal,
+        "sd_percent": 100 * sd / goal,
+        "prefetch_mean": statistics.fmean(step.sample.prefetch for step in steps),
+        "samples": len(rates),
+        "starved_samples": sum(not step.sample.window_limited for step in steps),
+    }
+
+
+def held(
+    bed: Bed, kind: QueueKind, controller: Callable[[], Controller], goal: float, measured: int
+) -> dict[str, float]:
+    samples = SETTLE + measured
+    print(f"  {kind}, goal {goal:g}", file=sys.stderr)
+    with bed.filled_queue(kind, round(1.3 * goal * samples) + 2000) as queue:
+        steps = consume(bed, queue, controller(), lambda _: goal, samples, limits=LIMITS)
+    return judged(steps[SETTLE:], goal)
+
+
+def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:
+    print("  staircase", file=sys.stderr)
+    samples = STAIR * len(STAIRCASE)
+
+    def goal(sample: int) -> float:
+        return STAIRCASE[min(sample // STAIR, len(STAIRCASE) - 1)]
+
+    with bed.filled_queue("classic", round(1.2 * STAIR * sum(STAIRCASE)) + 4000) as queue:
+        steps = consume(bed, queue, controller, goal, samples, limits=LIMITS)
+    return [
+        judged(steps[number * STAIR + STAIR_SETTLE : (number + 1) * STAIR], stair)
+        for number, stair in enumerate(STAIRCASE)
+    ]
+
+
+def run() -> dict[str, Any]:
+    with bed() as here:
+        print("  collecting a trace, fitting a model", file=sys.stderr)
+        model = identified(here, 0.5, 9.0, 60)
+
+        def ours() -> Controller:
+            return controller_from("pi", model=model, limits=LIMITS)
+
+        def published() -> Controller:
+            return WholePrefetch(PI(PUBLISHED_GAINS, LIMITS))
+
+        pairs = [
+            (held(here, "classic", ours, 400, MEASURED), held(here, "classic", published, 400, 60))
+            for _ in range(REPETITIONS)
+        ]
+        return {
+            "peer": "published PI gains, whole prefetch",
+            "model": model_data(model),
+            "goal_400": {
+                "controlmq": [mine for mine, _ in pairs],
+                "peer": [other for _, other in pairs],
+                "sd_ratio": statistics.median(other["sd"] / mine["sd"] for mine, other in pairs),
+                "allowed": "mean within 0.5 %, sd within 3 %, ratio at least 3",
+            },
+            "quorum_300": held(here, "quorum", ours, 300, MEASURED),
+            "goal_250": held(here, "classic", ours, 250, MEASURED),
+            "goal_600": held(here, "classic", ours, 600, MEASURED),
+            "goal_30": held(here, "classic", ours, 30, 120),
+            "staircase": staircase(here, ours()),
+        }

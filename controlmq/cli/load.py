@@ -1,0 +1,134 @@
+"""``controlmq load``: publish a workload to a queue."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import TYPE_CHECKING
+
+from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.live import TLS, add_broker, broker_url
+from controlmq.cli.output import console, print_json, say
+from controlmq.errors import InputError
+
+if TYPE_CHECKING:
+    from controlmq.cli.arguments import Commands
+    from controlmq.rabbitmq.workload import Workload
+
+TEACHING = f"""\
+Publishes to the queue through the default exchange until --duration or --count is over, or
+until Ctrl-C. --rate is the total; it is shared by --publishers. --burst START LENGTH FACTOR
+multiplies the rate for a while, 0 pauses; it may be given several times. --experiment rosa is
+the published workload: 25 publishers, one message of 256 bytes every 10 ms, sd 1 ms.
+
+{TLS}
+examples:
+  controlmq load --queue test --declare --experiment rosa --duration 60
+  controlmq load --queue orders --rate 500 --size 1000 --count 10000
+  controlmq load --queue orders --rate 500 --duration 120 --burst 30 10 0 --burst 40 10 3
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Register the command."""
+    parser = new_command(commands, "load", "publish a workload to a queue", TEACHING)
+    add_broker(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--rate", type=number, help="messages/second")
+    what.add_argument("--experiment", help="a published workload by name: rosa")
+    parser.add_argument("--publishers", type=count, help="how many share the rate (default 1)")
+    parser.add_argument(
+        "--sd", type=number, help="of the time between two publishes of one, seconds (default 0)"
+    )
+    parser.add_argument("--size", type=seed, help="bytes of a message (default 256)")
+    parser.add_argument(
+        "--burst",
+        nargs=3,
+        type=number,
+        action="append",
+        default=[],
+        metavar=("START", "LENGTH", "FACTOR"),
+    )
+    parser.add_argument("--duration", type=number, metavar="SECONDS")
+    parser.add_argument("--count", type=count, metavar="MESSAGES")
+    parser.add_argument("--persistent", action="store_true", help="messages survive a restart")
+    parser.add_argument("--declare", action="store_true", help="create the queue, durable")
+    parser.add_argument("--seed", type=seed, default=1)
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Publish with a progress bar; say how many, and whether the plan could be kept."""
+    from rich.progress import Progress
+
+    from controlmq.rabbitmq.connecting import check_queue, connection_to
+    from controlmq.rabbitmq.publishing import BEHIND, publish
+
+    workload = workload_of(arguments)
+    sent, elapsed, behind = 0, 0.0, 0.0
+    interrupted = False
+    with connection_to(broker_url(arguments)) as connection:
+        check_queue(connection, arguments.queue, declare=arguments.declare)
+        with Progress(console=console(to_stderr=True), transient=True) as bar:
+            task = bar.add_task("publishing", total=arguments.count or arguments.duration)
+
+            def progress(now_sent: int, now: float, now_behind: float) -> None:
+                nonlocal sent, elapsed, behind
+                sent, elapsed, behind = now_sent, now, now_behind
+                done = sent if arguments.count else min(now, arguments.duration or now)
+                late = f", {behind:.1f} s behind" if behind > BEHIND else ""
+                bar.update(task, completed=done, description=f"{sent} messages{late}")
+
+            try:
+                sent = publish(
+                    connection,
+                    arguments.queue,
+                    workload,
+                    duration=arguments.duration,
+                    count=arguments.count,
+                    persistent=arguments.persistent,
+                    seed=arguments.seed,
+                    progress=progress,
+                )
+            except KeyboardInterrupt:
+                interrupted = True
+    if arguments.json:
+        print_json(
+            {
+                "queue": arguments.queue,
+                "published": sent,
+                "seconds": elapsed,
+                "behind": behind,
+                "interrupted": interrupted,
+            }
+        )
+    else:
+        late = f", {behind:.1f} s behind the plan" if behind > BEHIND else ""
+        say(console(), f"{sent} messages published to {arguments.queue} in {elapsed:.1f} s{late}")
+    return 130 if interrupted else 0
+
+
+def workload_of(arguments: argparse.Namespace) -> Workload:
+    """The workload that the arguments describe."""
+    from controlmq.rabbitmq.workload import EXPERIMENTS, Burst, Workload
+
+    bursts = tuple(Burst(*burst) for burst in arguments.burst)
+    if arguments.experiment is not None:
+        given = [name for name in ("publishers", "sd", "size") if getattr(arguments, name)]
+        if given:
+            raise InputError(f"--experiment already says --{given[0]}; give one of the two.")
+        if arguments.experiment not in EXPERIMENTS:
+            known = ", ".join(EXPERIMENTS)
+            raise InputError(f"no experiment {arguments.experiment!r}; there is {known}.")
+        return dataclasses.replace(EXPERIMENTS[arguments.experiment], bursts=bursts)
+    if arguments.rate <= 0:
+        raise InputError(f"--rate is {arguments.rate:g}; give messages/second above 0.")
+    publishers = arguments.publishers or 1
+    return Workload(
+        publishers=publishers,
+        mean=publishers / arguments.rate,
+        sd=arguments.sd or 0.0,
+        size=256 if arguments.size is None else arguments.size,
+        bursts=bursts,
+    )

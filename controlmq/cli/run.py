@@ -1,0 +1,128 @@
+"""``controlmq run``: a ready consumer that holds its goal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from controlmq.cli.arguments import add_json, count, new_command, number
+from controlmq.cli.live import TLS, add_broker, add_handler, broker_url, handler_from
+from controlmq.controllers.limits import Limits
+from controlmq.errors import InputError
+from controlmq.loop import Step
+from controlmq.model import ArxModel
+
+if TYPE_CHECKING:
+    from controlmq.cli.arguments import Commands
+
+TEACHING = f"""\
+Without a controller the prefetch stays at --prefetch. Ctrl-C lets the handler at work finish,
+acknowledges what is handled and closes the connection; a handler that raises ends the command,
+and its message goes back to the queue.
+
+{TLS}
+examples:
+  controlmq run --queue orders --goal 400 --controller model.json --handler shop.orders:handle
+  controlmq run --queue orders --goal 50 --controller pi.json --handler shop:handle --workers 8
+  controlmq run --queue test --prefetch 20 --work 0.001 --samples 30 --json
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Register the command."""
+    parser = new_command(commands, "run", "consume a queue and hold a goal", TEACHING)
+    add_broker(parser)
+    add_handler(parser)
+    parser.add_argument("--goal", type=number, help="messages/second to hold")
+    parser.add_argument(
+        "--controller", metavar="LAW|FILE", help="p, pi, pid (with --model), or a file"
+    )
+    parser.add_argument("--model", metavar="FILE", help="a model file, as 'identify' writes it")
+    parser.add_argument("--prefetch", type=number, metavar="U", help="where to start")
+    parser.add_argument(
+        "--limits", nargs=2, type=number, metavar=("LOW", "HIGH"), help="of the prefetch"
+    )
+    parser.add_argument(
+        "--interval", type=number, default=1.0, metavar="SECONDS", help="of a sample (default 1)"
+    )
+    parser.add_argument("--samples", type=count, help="stop after so many (default: never)")
+    parser.add_argument("--trace", metavar="FOLDER", help="record a trace while running")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Consume, printing a line a sample, until stopped."""
+    from controlmq.rabbitmq.consuming import consume
+
+    if arguments.controller and arguments.goal is None:
+        raise InputError("a controller needs a goal; give --goal in messages/second.")
+    if arguments.goal is not None and not arguments.controller:
+        raise InputError("a goal needs a controller; give --controller, a law or a file.")
+    seen = 0
+
+    def on_step(step: Step) -> bool:
+        nonlocal seen
+        seen += 1
+        print(_json_line(step) if arguments.json else _line(step, arguments.goal), flush=True)
+        return arguments.samples is None or seen < arguments.samples
+
+    with ExitStack() as stack:
+        record = None
+        if arguments.trace:
+            from controlmq.traces import TraceWriter
+
+            record = stack.enter_context(
+                TraceWriter(Path(arguments.trace), rows_per_file=600, every_row=True)
+            )
+        consume(
+            broker_url(arguments),
+            arguments.queue,
+            handler_from(arguments),
+            workers=arguments.workers,
+            goal=arguments.goal,
+            controller=arguments.controller,
+            model=ArxModel.load(arguments.model) if arguments.model else None,
+            interval=arguments.interval,
+            prefetch=arguments.prefetch,
+            limits=Limits(*arguments.limits) if arguments.limits else None,
+            window=arguments.window,
+            record=record,
+            on_step=on_step,
+        )
+    return 0
+
+
+def _line(step: Step, goal: float | None) -> str:
+    sample = step.sample
+    words = [
+        f"{sample.rate:9.1f} msg/s",
+        f"goal {goal:g}" if goal is not None else "",
+        f"prefetch {sample.prefetch:7.3f}",
+        f"in flight {sample.in_flight:6.1f}",
+        f"held {sample.held:5.1f}",
+        "" if sample.window_limited else f"starved {100 * sample.starved:.0f} %",
+    ]
+    return "  ".join(word for word in words if word)
+
+
+def _json_line(step: Step) -> str:
+    sample = step.sample
+    return json.dumps(
+        {
+            "sample": sample.number,
+            "time": sample.time,
+            "rate": sample.rate,
+            "goal": step.goal,
+            "prefetch": sample.prefetch,
+            "next_prefetch": step.prefetch,
+            "in_flight": sample.in_flight,
+            "held": sample.held,
+            "starved": sample.starved,
+            "handler_time": sample.handler_time,
+            "buffer_time": sample.buffer_time,
+        }
+    )

@@ -1,0 +1,305 @@
+"""What controlmq adds to one pika channel: its consumers, their acks and a clock."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from controlmq.controllers import PID, P
+from controlmq.controllers.resolve import controller_from
+from controlmq.errors import InputError
+from controlmq.loop import Controller
+from controlmq.rabbitmq.acknowledgements import Acknowledgements, clock
+from controlmq.rabbitmq.consumer import Consumer
+from controlmq.rabbitmq.lanes import Lane
+from controlmq.rabbitmq.settings import Settings
+from controlmq.rabbitmq.window import Open
+from controlmq.rabbitmq.wire import Wire
+
+FADING = 0.99
+"""What is left, a message later, of the longest callback remembered."""
+
+IDLE = 0.1
+"""Seconds for which a slot must have been overdue before held acks are given back."""
+
+TIMER_SLACK = 0.0005
+"""Seconds by which a timer may come late before it is set anew."""
+
+BUSY = 0.002
+"""Seconds until lanes are tried again while the channel awaits another answer."""
+
+PATIENCE = 0.1
+"""Share of ``max_hold``. Where callbacks take longer, acks are given back before one starts."""
+
+
+class Adaptation:
+    """Adapts the consumers of one channel.
+
+    There is no thread: :meth:`attend` is called when a delivery or an ack finds that
+    ``deadline`` has passed, and by one timer, since under load timers starve and without
+    load nothing is delivered.
+    """
+
+    def __init__(self, wire: Wire, settings: Settings) -> None:
+        self.wire = wire
+        self.settings = settings
+        self.consumers: dict[str, Consumer] = {}
+        self.acks = Acknowledgements(wire, self.consumers, self._wake_at)
+        self.owners: dict[str, Consumer] = {}
+        """The consumer of every lane that the broker delivers to, by the lane's tag."""
+        self.deadline = math.inf
+        self.started_with: int | None = None
+        """What the user asked for with ``basic_qos``: where the next consumer starts."""
+        self.last_queue = ""
+        """The queue declared last, which AMQP calls by the empty name."""
+        self.closed = False
+        self.fixed = False
+        """Whether control has ended, and pika takes over as soon as no lane is left."""
+        self._told: dict[str, str | None] = {}
+        self._own_controller: Controller | None = None
+        self._timer: object | None = None
+        self._timer_at = math.inf
+        self._attending = False
+
+    # Consumers
+
+    def new_consumer(self, tag: str, queue: str, goal: float | None, exclusive: bool) -> Consumer:
+        """A consumer with a goal of its own, not yet subscribed."""
+        settings = self.settings
+        if goal is not None:
+            settings = replace(settings, goal=goal)
+        if exclusive:
+            settings = replace(settings, window="single")
+        controller = self._controller()
+        if isinstance(controller, P | PID) and settings.goal_for(queue) is None:
+            raise InputError(f"queue {queue} has no goal; give one in messages/second.")
+        return Consumer(tag, queue, settings, controller, self.started_with, clock)
+
+    def _controller(self) -> Controller | None:
+        given = self.settings.controller
+        if given is None:
+            return None
+        controller = controller_from(given, model=self.settings.model, limits=self.settings.limits)
+        if controller is given:
+            # A controller remembers, so the second consumer gets a copy of its own.
+            if self._own_controller is not None:
+                return copy.deepcopy(self._own_controller)
+            self._own_controller = copy.deepcopy(controller)
+        return controller
+
+    def subscribed(self, consumer: Consumer) -> None:
+        """The first lane of ``consumer`` is subscribed: adapt it from now on."""
+        self.consumers[consumer.tag] = consumer
+        consumer.wake = lambda: self._wake_at(clock())
+        self._wake_at(consumer.next_tick)
+
+    def open_lane(self, consumer: Consumer, size: int) -> Lane:
+        """Open a lane; its slots count from before the request is sent."""
+        lane = consumer.new_lane(size)
+        self.owners[lane.tag] = consumer
+        consumer.sensors.released(size, clock())
+        try:
+            self.wire.subscribe(consumer, lane)
+        except BaseException:
+            self.lane_gone(lane)
+            raise
+        return lane
+
+    def lane_gone(self, lane: Lane) -> Consumer | None:
+        """The broker delivers to ``lane`` no more."""
+        consumer = self.owners.pop(lane.tag, None)
+        if consumer is not None:
+            consumer.sensors.withdrawn(lane.size - lane.unacked)
+            consumer.window.cancelled(lane)
+        return consumer
+
+    def cancel(self, consumer: Consumer) -> None:
+        """Cancel all lanes of a consumer, then send its held acks, which open no slot any more.
+
+        Acks of messages it still has out may come later and are sent at once.
+        """
+        consumer.cancelled = True
+        self.consumers.pop(consumer.tag, None)
+        for lane in consumer.window.subscribed:
+            self._told[lane.tag] = None
+            self.wire.unsubscribe(lane)
+            self.lane_gone(lane)
+        self.acks.give_back(consumer)
+
+    def cancel_all(self) -> None:
+        """Cancel every consumer."""
+        for consumer in list(self.consumers.values()):
+            self.cancel(consumer)
+
+    def cancelled_by_broker(self, lane_tag: str) -> str | None:
+        """The broker cancelled a lane: the tag to tell the user, if the user is to be told.
+
+        The others go with it, for the user has one consumer. It is told of the first alone.
+        """
+        consumer = self.owners.get(lane_tag)
+        if consumer is None:
+            return self._told.get(lane_tag, lane_tag)
+        first = not consumer.cancelled
+        self._told[lane_tag] = consumer.tag if first else None
+        lanes = consumer.window.subscribed
+        self.lane_gone(next(lane for lane in lanes if lane.tag == lane_tag))
+        if first:
+            self.cancel(consumer)
+        return self._told[lane_tag]
+
+    def receiver(self, consumer: Consumer, lane: Lane) -> Callable[..., None]:
+        """What pika calls with each message of ``lane``."""
+        acks, sensors, window, tag = self.acks, consumer.sensors, consumer.window, consumer.tag
+        route = (consumer, lane)
+        unacked = acks.ledger.unacked
+        deliver = consumer.deliver
+        buffered = self.wire.buffered
+        patience = window.max_hold * PATIENCE
+
+        def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            if self.closed:
+                return deliver(channel, method, properties, body)
+            now = clock()
+            unacked[method.delivery_tag] = route
+            lane.received += 1
+            if sensors.delivered(now, buffered()):
+                if window.idle:
+                    window.wake(now)
+                if window.held:
+                    acks.release(consumer, now, apart=True)
+            method.consumer_tag = tag
+            if consumer.unseen:
+                consumer.first_message(properties)
+            if now >= self.deadline:
+                self.attend(now)
+            if acks.longest > patience and window.held:
+                acks.give_back(consumer)
+            deliver(channel, method, properties, body)
+            ended = sensors.active_at = clock()
+            if ended - now > acks.longest:
+                acks.longest = ended - now
+            else:
+                acks.longest *= FADING
+            return None
+
+        return receive
+
+    # Time
+
+    def attend(self, now: float) -> None:
+        """Do what is due: turn the loops, release acks, change lanes."""
+        if self._attending or self.closed:
+            return
+        self._attending = True
+        try:
+            for consumer in list(self.consumers.values()):
+                if not consumer.cancelled:
+                    self._attend(consumer, now)
+        finally:
+            self._attending = False
+            self.deadline = math.inf
+        if self._plain_already():
+            self.stop()
+            self.wire.restore()
+        else:
+            now = clock()
+            for consumer in self.consumers.values():
+                self._wake_at(self._next_look(consumer, now))
+
+    def _attend(self, consumer: Consumer, now: float) -> None:
+        window = consumer.window
+        if now >= consumer.next_tick:
+            consumer.tick(now)
+        dry_since = consumer.sensors.dry_since(now)
+        if dry_since is not None and now - dry_since >= IDLE:
+            self.acks.send(consumer, window.rest(now), now)
+        else:
+            self.acks.release(consumer, now, apart=True)
+        self._change_lanes(consumer)
+
+    def _change_lanes(self, consumer: Consumer) -> None:
+        barren = consumer.barren_lane()
+        if barren is not None:
+            self._cancel_lane(consumer, barren)
+        while not consumer.cancelled:
+            now = clock()
+            decision = consumer.window.decide(now)
+            if decision is None:
+                return
+            if not self.wire.ready():
+                self._wake_at(now + BUSY)
+                return
+            if isinstance(decision, Open):
+                self.open_lane(consumer, decision.size)
+            else:
+                self._cancel_lane(consumer, decision.lane)
+
+    def _cancel_lane(self, consumer: Consumer, lane: Lane) -> None:
+        self.wire.unsubscribe(lane)
+        self.lane_gone(lane)
+        self.acks.release(consumer, clock())
+
+    def _next_look(self, consumer: Consumer, now: float) -> float:
+        look = min(consumer.next_tick, consumer.window.deadline(now))
+        if consumer.window.held and not consumer.window.idle:
+            look = min(look, now + IDLE)
+        return look
+
+    def _wake_at(self, when: float) -> None:
+        self.deadline = min(self.deadline, when)
+        if when < self._timer_at - TIMER_SLACK and not self.closed:
+            self._drop_timer()
+            self._timer_at = when
+            self._timer = self.wire.call_later(max(0.0, when - clock()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        self.attend(clock())
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self.wire.cancel_timer(self._timer)
+        self._timer, self._timer_at = None, math.inf
+
+    # The end
+
+    def fix(self, prefetch: int | None) -> None:
+        """Control no more: keep every consumer at this prefetch, or at the slots it has."""
+        self.settings = replace(self.settings, controller=None, prefetch=prefetch)
+        self.acks.give_back_all()
+        for consumer in self.consumers.values():
+            consumer.fix(prefetch or consumer.window.granted)
+        self.fixed = True
+        self.attend(clock())
+
+    def _plain_already(self) -> bool:
+        """Whether what is left of every consumer is the one the user asked for."""
+        return self.fixed and all(consumer.plain for consumer in self.consumers.values())
+
+    def stop(self) -> None:
+        """The channel is closed, or pika's own again: no more timers, nothing to attend to."""
+        self.closed = True
+        self._drop_timer()
+        self.deadline = math.inf
+
+
+def refuse_auto_ack(auto_ack: bool) -> None:
+    """Prefetch does nothing where the broker expects no acks."""
+    if auto_ack:
+        raise InputError(
+            "auto_ack=True leaves nothing to adapt: without acknowledgements the broker "
+            "ignores the prefetch; consume with auto_ack=False, or on a channel that is not "
+            "wrapped."
+        )
+
+
+def refuse_global(global_qos: bool) -> None:
+    """A shared limit would change every lane at once, and RabbitMQ 4.3 denies it."""
+    if global_qos:
+        raise InputError(
+            "global_qos=True is not for a wrapped channel: RabbitMQ deprecated it, and a "
+            "window is per consumer; leave it out."
+        )

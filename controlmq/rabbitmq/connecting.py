@@ -1,0 +1,86 @@
+"""Connecting by URL, without ever letting a password out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit, urlunsplit
+
+import pika
+from pika.exceptions import AMQPError, ChannelClosedByBroker
+
+from controlmq.errors import ControlmqError, InputError
+
+DEFAULT_URL = "amqp://guest:guest@localhost:5672/%2F"
+
+
+def url_parameters(url: str) -> pika.URLParameters:
+    """What pika makes of a URL. ``amqps`` checks the server's certificate, as pika does."""
+    if urlsplit(url).scheme not in ("amqp", "amqps"):
+        raise InputError(f"the URL {shown(url)!r} is not one of AMQP; give amqp:// or amqps://.")
+    try:
+        return pika.URLParameters(url)
+    except Exception as error:
+        # pika checks a URL's parts with whatever exception their parser has.
+        raise InputError(
+            f"the URL {shown(url)} is not one that pika takes ({type(error).__name__})."
+        ) from None
+
+
+def shown(url: str) -> str:
+    """The URL as a person or a log may see it: without user, password and options."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+@contextmanager
+def connection_to(url: str) -> Iterator[pika.BlockingConnection]:
+    """A connection for a ``with`` block, closed at its end."""
+    parameters = url_parameters(url)
+    # pika logs every failed attempt at length; the one sentence below says it all.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    try:
+        connection = pika.BlockingConnection(parameters)
+    except (AMQPError, OSError) as error:
+        raise ControlmqError(
+            f"cannot connect to {shown(url)}: {_reason(error)}; is a broker running there, and "
+            "do user and password fit?"
+        ) from None
+    try:
+        yield connection
+    except (AMQPError, OSError) as error:
+        raise ControlmqError(f"lost {shown(url)}: {_reason(error)}") from None
+    finally:
+        if connection.is_open:
+            connection.close()
+
+
+def check_queue(connection: pika.BlockingConnection, queue: str, *, declare: bool = False) -> int:
+    """How many messages wait in ``queue``, which must exist or be declared durable here."""
+    channel = connection.channel()
+    try:
+        if declare:
+            answer = channel.queue_declare(queue, durable=True)
+        else:
+            answer = channel.queue_declare(queue, passive=True)
+    except ChannelClosedByBroker as error:
+        advice = "" if declare else "; check the name, or give --declare to create it"
+        raise InputError(f"queue {queue!r}: {error.reply_text}{advice}.") from None
+    channel.close()
+    return int(answer.method.message_count)
+
+
+def _reason(error: BaseException) -> str:
+    """The deepest cause that says something; pika wraps the interesting one in others."""
+    text = ""
+    seen: BaseException | None = error
+    while seen is not None:
+        inner = getattr(seen, "exception", None) or (seen.args[0] if seen.args else None)
+        if isinstance(inner, BaseException):
+            seen = inner
+            continue
+        text = str(seen)
+        break
+    return (text or type(error).__name__).rstrip(".")

@@ -1,0 +1,273 @@
+"""The live consumer as a plant: observed by its sensors, actuated through its window."""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from controlmq.checks import not_negative
+from controlmq.controllers.limits import Limits
+from controlmq.errors import InputError
+from controlmq.loop import Controller, Loop, Sample, Step
+from controlmq.rabbitmq.lanes import Lane
+from controlmq.rabbitmq.sensors import Sensors
+from controlmq.rabbitmq.settings import Settings
+from controlmq.rabbitmq.window import Window
+
+log = logging.getLogger("controlmq")
+
+LINGER = 3.0
+"""Intervals for which a lane must have been superfluous before it is retired; a controller
+that moves about its goal would otherwise open and retire lanes for ever."""
+
+START = 1.0
+"""Messages. The prefetch to start from when nothing says which."""
+
+MAX_HELD = 250
+"""Acks held at most unless the user says otherwise: what a crash could deliver twice."""
+
+PROBE_WINDOWS = 3
+"""Windows' worth of messages that pass a new lane by before the queue counts as one that
+serves a single consumer."""
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """One adaptive consumer: its queue, its goal, and the window that moves towards it.
+
+    ``goal`` may be set at any time. ``shape`` says how the window is made: ``"lanes"``,
+    ``"single"`` (one subscription, held acks alone) or, until the queue has shown which it
+    allows, ``"auto"``. ``last`` is the last step of the loop.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        queue: str,
+        settings: Settings,
+        controller: Controller | None,
+        start: float | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.clock = clock
+        self.subscription: dict[str, Any] = {}
+        """Arguments with which every lane is subscribed."""
+        self.deliver: Callable[..., None] = _nowhere
+        """Where messages go: the user's callback."""
+        self.wake: Callable[[], None] = _nowhere
+        """Have the change of the window carried out soon."""
+        self.shape = settings.window
+        self.last: Step | None = None
+        self.cancelled = False
+        self.unsent = False
+        self.unseen = True
+        now = clock()
+        goal = settings.goal_for(queue)
+        self.limits = settings.limits or getattr(controller, "limits", None)
+        target = _start(settings, start, goal, self.limits)
+        self.most = math.ceil(self.limits.high if self.limits else target)
+        self.window = Window(
+            target,
+            now,
+            max_held=_max_held(settings, self.most),
+            max_hold=settings.max_hold,
+            linger=LINGER * settings.interval,
+        )
+        self.window.may_grow = self.window.may_retire = settings.window == "lanes"
+        self.sensors = Sensors(now, settings.interval)
+        self.interval = settings.interval
+        self.next_tick = now + settings.interval
+        self._on_step = _guarded("on_step", settings.on_step)
+        self.loop = Loop(
+            self,
+            controller or _hold,
+            goal if goal is not None else 1.0,
+            record=_guarded("the recorder", settings.record),
+            group=settings.group or queue,
+            trace=uuid.uuid4().hex[:12],
+        )
+        self._lane_count = 0
+        self._probe: tuple[Lane, int] | None = None
+
+    @property
+    def goal(self) -> float:
+        """Messages/second."""
+        return self.loop.goal
+
+    @goal.setter
+    def goal(self, goal: float) -> None:
+        self.loop.goal = goal
+
+    @property
+    def prefetch(self) -> float:
+        """The prefetch in force. Set it by hand, and the controller goes on from there."""
+        return self.window.target
+
+    @prefetch.setter
+    def prefetch(self, prefetch: float) -> None:
+        self.actuate(not_negative("prefetch", prefetch))
+        self.wake()
+
+    @property
+    def in_flight(self) -> int:
+        """Messages delivered and not acknowledged, those with a held ack included."""
+        return sum(lane.unacked for lane in self.window.lanes)
+
+    @property
+    def held(self) -> int:
+        """Acks given by the handler and kept back."""
+        return self.window.held
+
+    # The plant
+
+    def observe(self) -> Sample:
+        """Close the interval."""
+        return self.sensors.close(self.clock(), self.window.target)
+
+    def actuate(self, prefetch: float) -> None:
+        """Aim the window at ``prefetch``."""
+        self.window.retarget(prefetch, self.clock())
+
+    def tick(self, now: float) -> None:
+        """One turn of the loop, now that the interval is over."""
+        # Late ticks do not shift the following ones, unless a whole interval was missed.
+        self.next_tick = max(self.next_tick + self.interval, now + self.interval / 2)
+        self.last = self.loop.step()
+        if self._on_step is not None:
+            self._on_step(self.last)
+
+    # Lanes
+
+    @property
+    def first_size(self) -> int:
+        """Slots of the first lane: all there will be, where there can be no other."""
+        return self.most if self.shape == "single" else max(1, math.ceil(self.window.target))
+
+    def new_lane(self, size: int) -> Lane:
+        """Enter a lane in the books; the first bears the user's tag, no tag is used twice."""
+        self._lane_count += 1
+        tag = self.tag if self._lane_count == 1 else f"{self.tag}.{self._lane_count}"
+        lane = self.window.opened(tag, size)
+        if self.shape == "auto" and self._lane_count == 2:
+            self._probe = lane, self.sensors.total
+            self.window.may_grow = False
+        return lane
+
+    def first_message(self, properties: Any) -> None:
+        """Learn from a first message whether lanes are possible."""
+        self.unseen = False
+        headers = getattr(properties, "headers", None) or {}
+        if "x-stream-offset" in headers:
+            self.be_single("it is a stream, which delivers every message to every consumer")
+        elif self.shape == "auto":
+            self.window.may_grow = True
+
+    def barren_lane(self) -> Lane | None:
+        """The second lane, if it gets nothing while the first is served; then it has to go."""
+        if self._probe is None:
+            return None
+        lane, total = self._probe
+        if lane.received:
+            self._probe = None
+            self.shape = "lanes"
+            self.window.may_grow = self.window.may_retire = True
+        elif self.sensors.total - total > PROBE_WINDOWS * self.window.granted:
+            self._probe = None
+            self.be_single("it serves one consumer at a time")
+            return lane
+        return None
+
+    def be_single(self, why: str) -> None:
+        """Keep to one subscription from now on."""
+        if self.shape == "auto":
+            log.warning(
+                "queue %s: %s, so the prefetch stays at most %d; "
+                "wrap with window='single' and limits to choose the maximum",
+                self.queue,
+                why,
+                self.window.lanes[0].size if self.window.lanes else 0,
+            )
+        self.shape = "single"
+        self.window.may_grow = self.window.may_retire = False
+
+    def fix(self, prefetch: float) -> None:
+        """Control no more: stay at ``prefetch``."""
+        self.loop.controller = _hold
+        self.window.linger = 0.0
+        self.actuate(prefetch)
+
+    @property
+    def plain(self) -> bool:
+        """Whether one consumer with the user's tag and the whole prefetch is all there is."""
+        lanes = self.window.lanes
+        return (
+            len(lanes) == 1
+            and lanes[0].tag == self.tag
+            and lanes[0].size == self.window.target
+            and not self.held
+        )
+
+
+def _nowhere(*_message: Any) -> None:
+    """Before a consumer is subscribed nothing is delivered, and nothing is to be done."""
+
+
+def _hold(sample: Sample, goal: float) -> float:
+    """The controller of a consumer with a fixed prefetch."""
+    return sample.prefetch
+
+
+def _start(
+    settings: Settings, start: float | None, goal: float | None, limits: Limits | None
+) -> float:
+    model = settings.model
+    if settings.prefetch is not None:
+        prefetch = settings.prefetch
+    elif start:
+        prefetch = start
+    elif model is not None and goal is not None:
+        prefetch = model.prefetch_for(goal)
+    elif settings.controller is None:
+        raise InputError(
+            "there is no prefetch to hold; give wrap a prefetch or a goal and a controller, "
+            "or call basic_qos before basic_consume."
+        )
+    else:
+        prefetch = START
+    return limits.clamp(prefetch) if limits else prefetch
+
+
+def _max_held(settings: Settings, most: int) -> int:
+    if settings.max_held is not None:
+        return settings.max_held
+    return most if settings.window == "single" else min(MAX_HELD, most)
+
+
+def _guarded(what: str, call: Callable[[T], None] | None) -> Callable[[T], None] | None:
+    """``call``, whose failure must not stop the consumer: it is logged, once in a row."""
+    if call is None:
+        return None
+    failed = False
+
+    def guarded(value: T) -> None:
+        nonlocal failed
+        try:
+            call(value)
+        except Exception as error:
+            if not failed:
+                log.error(
+                    "%s failed (%s: %s); consuming goes on", what, type(error).__name__, error
+                )
+            failed = True
+        else:
+            if failed:
+                log.warning("%s recovered", what)
+            failed = False
+
+    return guarded

@@ -1,0 +1,109 @@
+"""A ready consumer: connects, wraps, handles messages until told to stop, leaves cleanly."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from controlmq.controllers.limits import Limits
+from controlmq.controllers.resolve import ControllerSpec
+from controlmq.loop import Step, Transition
+from controlmq.model import ArxModel
+from controlmq.rabbitmq.connecting import check_queue, connection_to
+from controlmq.rabbitmq.handling import Handler, Handling
+from controlmq.rabbitmq.settings import WindowChoice
+from controlmq.rabbitmq.wrap import wrap
+
+LOOK = 0.1
+"""Seconds between looks at whether to stop while no message comes."""
+
+
+class Stop:
+    """Whether to stop, and why; set by a signal, by ``on_step`` or by a failed handler."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self.by_signal = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """A signal's handler. A second signal interrupts whatever still runs."""
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = self.by_signal = True
+
+
+def consume(
+    url: str,
+    queue: str,
+    handler: Handler,
+    *,
+    workers: int = 1,
+    goal: float | None = None,
+    controller: ControllerSpec | None = None,
+    model: ArxModel | None = None,
+    interval: float = 1.0,
+    prefetch: float | None = None,
+    limits: Limits | None = None,
+    window: WindowChoice = "auto",
+    record: Callable[[Transition], None] | None = None,
+    group: str | None = None,
+    on_step: Callable[[Step], bool],
+) -> bool:
+    """Consume until ``on_step`` returns False or a signal asks to stop; return if it was that.
+
+    The handler at work is finished and its message acknowledged before the connection closes.
+    """
+    stop = Stop()
+
+    def step(taken: Step) -> None:
+        stop.wanted = stop.wanted or not on_step(taken)
+
+    with connection_to(url) as connection:
+        check_queue(connection, queue)
+        channel = wrap(
+            connection.channel(),
+            goal,
+            controller,
+            model=model,
+            interval=interval,
+            prefetch=prefetch,
+            limits=limits,
+            window=window,
+            record=record,
+            group=group,
+            on_step=step,
+        )
+        with Handling(channel, handler, workers) as handling, _signals(stop):
+
+            def on_message(*message: Any) -> None:
+                handling(*message)
+                if stop.wanted:
+                    channel.stop_consuming()
+
+            def look() -> None:
+                if stop.wanted:
+                    channel.stop_consuming()
+                elif channel.is_open:
+                    connection.call_later(LOOK, look)
+
+            channel.basic_consume(queue, on_message)
+            connection.call_later(LOOK, look)
+            channel.start_consuming()
+        if channel.is_open:
+            channel.close()
+    if handling.error is not None:
+        raise handling.error
+    return stop.by_signal
+
+
+@contextmanager
+def _signals(stop: Stop) -> Iterator[None]:
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

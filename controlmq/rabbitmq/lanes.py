@@ -1,0 +1,60 @@
+"""Lanes: the consumers at the broker of which one adaptive consumer is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Held(NamedTuple):
+    """An acknowledgement that the handler gave and that is kept back, since when (seconds)."""
+
+    tag: int
+    lane: Lane
+    since: float
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One consumer at the broker: a tag, never used twice, and a prefetch, never changed.
+
+    ``received`` counts messages delivered to us and ``settled`` those whose ack, nack or
+    reject is on the wire, both since the lane was opened. A lane that is ``retiring`` keeps
+    the acks of its messages in ``kept`` until all its slots are occupied: then nothing can be
+    on the way to it, and cancelling it requeues nothing. A ``cancelled`` lane gets no more
+    messages and counts for what it still has unacknowledged.
+    """
+
+    tag: str
+    size: int
+    received: int = 0
+    settled: int = 0
+    retiring: bool = False
+    cancelled: bool = False
+    kept: list[Held] = field(default_factory=list)
+
+    @property
+    def unacked(self) -> int:
+        """Messages delivered to us whose acknowledgement is not on the wire."""
+        return self.received - self.settled
+
+    @property
+    def saturated(self) -> bool:
+        """Whether all slots are occupied by messages we have: none can be on the way."""
+        return self.received - self.settled == self.size
+
+
+def lanes_within(lanes: Sequence[Lane], surplus: int) -> list[Lane]:
+    """Few lanes that together are not larger than ``surplus``.
+
+    The largest that fit are chosen first, and of equal ones the youngest, so that the first
+    lane, which bears the user's tag, tends to stay.
+    """
+    chosen = []
+    youngest_first = lanes[::-1]
+    for lane in sorted(youngest_first, key=lambda lane: lane.size, reverse=True):
+        if lane.size <= surplus:
+            chosen.append(lane)
+            surplus -= lane.size
+    return chosen

@@ -1,0 +1,64 @@
+"""The ledger: every delivery tag of a channel that is not acknowledged yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+Route = TypeVar("Route")
+
+
+class Ack(NamedTuple):
+    """One acknowledgement on the wire."""
+
+    tag: int
+    multiple: bool
+
+
+class Ledger(Generic[Route]):
+    """Delivery tags that the user has not acknowledged, and the fewest frames to do it with.
+
+    ``unacked`` maps the tags of delivered messages to where they came from, in ascending
+    order; ``fetched`` has the tags that ``basic_get`` brought, which belong to no lane.
+    """
+
+    def __init__(self) -> None:
+        self.unacked: dict[int, Route] = {}
+        self.fetched: set[int] = set()
+
+    def __contains__(self, tag: int) -> bool:
+        return tag in self.unacked or tag in self.fetched
+
+    def up_to(self, tag: int) -> list[int]:
+        """Unacknowledged tags of lanes up to ``tag``; 0 stands for all, as in AMQP."""
+        if tag == 0:
+            return list(self.unacked)
+        tags = []
+        for unacked in self.unacked:
+            if unacked > tag:
+                break
+            tags.append(unacked)
+        return tags
+
+    def fetched_up_to(self, tag: int) -> list[int]:
+        """Tags of ``basic_get`` up to ``tag``; 0 stands for all."""
+        return sorted(fetched for fetched in self.fetched if tag == 0 or fetched <= tag)
+
+    def acks(self, tags: list[int], held: Callable[[], Iterable[int]]) -> list[Ack]:
+        """The frames that acknowledge ``tags`` and no other.
+
+        All tags below the oldest that must stay (unacknowledged, fetched or ``held``) go as
+        one frame with ``multiple=True``.
+        """
+        if len(tags) == 1:
+            return [Ack(tags[0], False)]
+        tags.sort()
+        first = min(
+            next(iter(self.unacked), tags[-1] + 1),
+            min(self.fetched, default=tags[-1] + 1),
+            min(held(), default=tags[-1] + 1),
+        )
+        together = [tag for tag in tags if tag < first]
+        if len(together) < 2:
+            return [Ack(tag, False) for tag in tags]
+        return [Ack(together[-1], True), *(Ack(tag, False) for tag in tags[len(together) :])]

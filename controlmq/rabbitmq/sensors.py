@@ -1,0 +1,192 @@
+"""Sensors of a live consumer: what one interval looked like, for next to nothing per message.
+
+Times come from counts: the area under a count over time, divided by the messages that
+passed, is the mean time each of them stayed (Little's law), so no message carries a stamp.
+
+Starvation is told by slots. A slot goes to the broker with an ack and comes back with a
+message; matched first in, first out, that takes one turnaround: the round trip and the
+broker's work while the queue has messages, longer once it runs dry. A slot out for longer
+than usual while the consumer waits is overdue. A slow network or broker makes slots overdue
+too, but then a queue with messages fills them all at once, so the wait counts as starvation
+only if some slot stays overdue after the next message, or if it was long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from controlmq.loop import Sample
+
+WAITING = 0.001
+"""Seconds without a delivery from which the consumer counts as waiting for one; shorter gaps
+are its own work between two messages of one batch."""
+
+LATE = 0.25
+"""Share of a turnaround by which a message may be late before its slot is overdue."""
+
+LATE_FLOOR = 0.002
+"""Seconds a message may be late in any case."""
+
+LONG = 4.0
+LONG_FLOOR = 0.05
+"""Turnarounds, and seconds, after which an overdue slot needs no further evidence."""
+
+FIRST_TURNAROUND = 0.5
+"""Seconds to wait for a first message before the queue counts as dry."""
+
+SPAN = 10.0
+"""Seconds over which one lowest turnaround is taken."""
+
+SPANS = 6
+"""Spans that are remembered: a turnaround that has grown is believed after a minute."""
+
+SPAN_MESSAGES = 100
+"""A span does not end before so many were waited for: a dry queue teaches nothing."""
+
+
+class Turnaround:
+    """The usual time from a slot's release to its next message: the lowest of the last minute."""
+
+    def __init__(self) -> None:
+        self.usual = FIRST_TURNAROUND
+        self._spans: deque[float] = deque(maxlen=SPANS)
+        self._lowest = math.inf
+        self._count = 0
+        self._since = -math.inf
+
+    @property
+    def late_after(self) -> float:
+        """Seconds after its release from which a slot is overdue."""
+        return self.usual * (1 + LATE) + LATE_FLOOR
+
+    def measured(self, seconds: float, now: float) -> None:
+        """A message that the consumer waited for came ``seconds`` after its slot's release."""
+        if seconds < self._lowest:
+            self._lowest = seconds
+            self.usual = min(seconds, *self._spans) if self._spans else seconds
+        if self._count == 0:
+            self._since = now
+        self._count += 1
+        if self._count >= SPAN_MESSAGES and now - self._since >= SPAN:
+            self._spans.append(self._lowest)
+            self.usual = min(self._spans)
+            self._lowest, self._count = math.inf, 0
+
+
+class Sensors:
+    """Counts one consumer's deliveries, acks and slots, and makes a sample of each interval."""
+
+    def __init__(self, now: float, interval: float) -> None:
+        self.nominal_interval = interval
+        self.arrivals = 0
+        self.active_at = now
+        """When the last delivery was done with; only from then on is the consumer waiting."""
+        self.turnaround = Turnaround()
+        self._slots: deque[float] = deque()
+        self._in_handler = 0
+        self._held = 0
+        self._changed_at = now
+        self._handler_area = 0.0
+        self._held_area = 0.0
+        self._left_behind = 0
+        self._handled = 0
+        self._starved = 0.0
+        self._doubt = 0.0
+        self._doubt_at = now
+        self._interval_from = now
+        self._number = -1
+        self._before = 0
+
+    @property
+    def total(self) -> int:
+        """Messages delivered since the start."""
+        return self._before + self.arrivals
+
+    def delivered(self, now: float, buffered: int) -> bool:
+        """A message is handed over, ``buffered`` more wait; whether it was waited for."""
+        self.arrivals += 1
+        self._left_behind += buffered
+        self._handler_area += self._in_handler * (now - self._changed_at)
+        self._held_area += self._held * (now - self._changed_at)
+        self._changed_at = now
+        self._in_handler += 1
+        released = self._slots.popleft() if self._slots else now
+        if now - self.active_at > WAITING:
+            self._waited(released, now)
+            self.turnaround.measured(now - released, now)
+            return True
+        return False
+
+    def settled(self, now: float, count: int = 1) -> None:
+        """The handler acknowledged or rejected ``count`` messages."""
+        self._handler_area += self._in_handler * (now - self._changed_at)
+        self._held_area += self._held * (now - self._changed_at)
+        self._changed_at = now
+        self._in_handler -= count
+        self._handled += count
+
+    def holding(self, held: int, now: float) -> None:
+        """So many acks are held from now on."""
+        self._handler_area += self._in_handler * (now - self._changed_at)
+        self._held_area += self._held * (now - self._changed_at)
+        self._changed_at = now
+        self._held = held
+
+    def released(self, slots: int, now: float) -> None:
+        """The broker may fill so many more slots from now on."""
+        self._slots.extend([now] * slots)
+
+    def withdrawn(self, slots: int) -> None:
+        """So many slots will not be filled: their lane is gone."""
+        for _ in range(min(slots, len(self._slots))):
+            self._slots.pop()
+
+    def dry_since(self, now: float) -> float | None:
+        """Since when a slot has been overdue while we wait for messages; None if none is."""
+        if not self._slots:
+            return None
+        since = max(self._slots[0] + self.turnaround.late_after, self.active_at)
+        return since if now > since else None
+
+    def close(self, now: float, prefetch: float) -> Sample:
+        """Close the interval."""
+        if self._slots and now - self.active_at > WAITING:
+            self._waited(self._slots[0], now)
+        self.holding(self._held, now)
+        interval = max(now - self._interval_from, 1e-9)
+        # An interval that was missed leaves a gap in the numbers, so that nobody takes what was
+        # counted over two for a step of one.
+        self._number += max(1, round(interval / self.nominal_interval))
+        buffered = self._left_behind / self.arrivals if self.arrivals else 0.0
+        sample = Sample(
+            number=self._number,
+            time=now,
+            interval=interval,
+            prefetch=prefetch,
+            arrivals=self.arrivals,
+            starved=min(1.0, self._starved / interval),
+            in_flight=(self._handler_area + self._held_area) / interval + buffered,
+            handler_time=self._handler_area / self._handled if self._handled else 0.0,
+            buffer_time=buffered * interval / self.arrivals if self.arrivals else 0.0,
+            held=self._held_area / interval,
+        )
+        self._before += self.arrivals
+        self.arrivals = self._handled = self._left_behind = 0
+        self._handler_area = self._held_area = self._starved = self._doubt = 0.0
+        self._interval_from = now
+        return sample
+
+    def _waited(self, released: float, now: float) -> None:
+        """The consumer waited until now, for the slot released then and perhaps for others."""
+        usual, late_after = self.turnaround.usual, self.turnaround.late_after
+        if self._doubt and released + late_after < self._doubt_at:
+            self._starved += self._doubt
+        self._doubt = 0.0
+        overdue_since = max(released + late_after, self.active_at)
+        overdue = now - max(overdue_since, self._interval_from)
+        if overdue > 0:
+            if now - overdue_since > max(LONG * usual, LONG_FLOOR):
+                self._starved += overdue
+            else:
+                self._doubt, self._doubt_at = overdue, now

@@ -1,0 +1,106 @@
+"""From a pika channel to one whose consumers hold their goals, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.channel import Channel
+
+from controlmq.checks import above_zero
+from controlmq.controllers.limits import Limits
+from controlmq.controllers.resolve import ControllerSpec
+from controlmq.errors import InputError
+from controlmq.loop import Step, Transition
+from controlmq.model import ArxModel
+from controlmq.rabbitmq.asynchronous import AdaptiveChannel
+from controlmq.rabbitmq.blocking import AdaptiveBlockingChannel
+from controlmq.rabbitmq.settings import Settings, WindowChoice
+
+
+def wrap(
+    channel: Any,
+    goal: float | Mapping[str, float] | None = None,
+    controller: ControllerSpec | None = None,
+    *,
+    model: ArxModel | None = None,
+    interval: float = 1.0,
+    prefetch: float | None = None,
+    limits: Limits | None = None,
+    window: WindowChoice = "auto",
+    max_held: int | None = None,
+    max_hold: float = 10.0,
+    record: Callable[[Transition], None] | None = None,
+    on_step: Callable[[Step], None] | None = None,
+    group: str | None = None,
+) -> Any:
+    """Adapt the prefetch of every consumer started on ``channel`` from now on.
+
+    The channel, a ``BlockingChannel`` or an asynchronous ``Channel`` of pika, is returned: it
+    is the same object, and behaves as before.
+
+    ``goal`` is the arrival rate to hold, in messages/second, or one for each queue by name;
+    ``controller`` is anything :func:`controlmq.controllers.resolve.controller_from` takes.
+    Without a controller the prefetch stays fixed. The loop turns every ``interval`` seconds.
+
+    ``prefetch`` is where a consumer starts; without it, what ``basic_qos`` said, else what
+    the model expects to meet the goal, else 1. ``limits`` bound it, by default the model's
+    linear range.
+
+    ``window`` is ``"auto"``, ``"lanes"`` or ``"single"``: the last where only one consumer may
+    exist, subscribed at the upper limit. At most ``max_held`` acks are held back, for at most
+    ``max_hold`` seconds each; if the process dies, their messages are delivered once more.
+
+    ``record`` is called with each transition (a ``TraceWriter``, say), ``on_step`` with each
+    step of the loop; ``group`` names the consumer in a trace, by default as its queue. A
+    controller, a recorder or an ``on_step`` that fails does not stop the consumer.
+    """
+    if isinstance(channel, AdaptiveBlockingChannel | AdaptiveChannel):
+        raise InputError("the channel is wrapped already; unwrap it first.")
+    settings = Settings(
+        goal=goal,
+        controller=controller,
+        model=model,
+        interval=interval,
+        prefetch=prefetch,
+        limits=limits,
+        window=window,
+        max_held=max_held,
+        max_hold=max_hold,
+        record=record,
+        on_step=on_step,
+        group=group,
+    )
+    if isinstance(channel, BlockingChannel):
+        adaptive: type = AdaptiveBlockingChannel
+    elif isinstance(channel, Channel):
+        adaptive = AdaptiveChannel
+    else:
+        raise InputError(
+            f"cannot wrap a {type(channel).__name__}; give a channel of pika's "
+            "BlockingConnection, SelectConnection or AsyncioConnection."
+        )
+    if channel.consumer_tags:
+        raise InputError("the channel has consumers already; wrap it before basic_consume.")
+    # The same object with another class: connection.close() and whoever else knows the channel
+    # meet the adapted one, and no ack goes past it.
+    kind = type(channel)
+    channel.__class__ = type(adaptive.__name__, (adaptive, kind), {"_plain_class": kind})
+    channel._adapt(settings)
+    return channel
+
+
+def unwrap(channel: Any, prefetch: int | None = None) -> Any:
+    """Give back plain consumers with a fixed prefetch: as many slots as they have, or these.
+
+    Control ends at once and all held acks are sent. Without lanes the channel is pika's own
+    again. With lanes it keeps their number until it closes, or until ``prefetch`` lets them
+    be retired, which requeues nothing and so takes its time.
+    """
+    if not isinstance(channel, AdaptiveBlockingChannel | AdaptiveChannel):
+        raise InputError("the channel is not wrapped.")
+    if prefetch is not None:
+        above_zero("prefetch", prefetch)
+    channel._adaptation.fix(prefetch)
+    return channel

@@ -1,0 +1,326 @@
+"""The window against a model of a broker that does what RabbitMQ was seen to do."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from controlmq.rabbitmq.lanes import Held, Lane
+from controlmq.rabbitmq.ledger import Ack, Ledger
+from controlmq.rabbitmq.window import Cancel, Open, Window
+
+MAX_HELD = 30
+MAX_HOLD = 2.0
+
+
+@dataclass
+class BrokerLane:
+    size: int
+    unacked: set[int] = field(default_factory=set)
+    cancelled: bool = False
+
+
+class ModelBroker:
+    """Lanes with windows that add up, behind a network that delays but keeps order."""
+
+    def __init__(self) -> None:
+        self.ready = 0
+        self.lanes: dict[str, BrokerLane] = {}
+        self.requests: deque[tuple[str, str, int]] = deque()
+        self.deliveries: deque[tuple[str, int]] = deque()
+        self.redelivered = 0
+        self._tags = 0
+
+    def process(self) -> None:
+        """Take one request from the network."""
+        kind, lane_tag, number = self.requests.popleft()
+        if kind == "consume":
+            assert lane_tag not in self.lanes, "a consumer tag was used twice"
+            self.lanes[lane_tag] = BrokerLane(number)
+        elif kind == "cancel":
+            self.lanes[lane_tag].cancelled = True
+            # pika rejects what arrives for a lane that it has cancelled.
+            self.redelivered += sum(lane == lane_tag for lane, _ in self.deliveries)
+        else:
+            self.lanes[lane_tag].unacked.remove(number)
+
+    def deliver(self, choice: int) -> None:
+        """Send one message to one of the lanes with room."""
+        room = [tag for tag, lane in self.lanes.items() if self._has_room(lane)]
+        if room and self.ready:
+            tag = room[choice % len(room)]
+            self._tags += 1
+            self.ready -= 1
+            self.lanes[tag].unacked.add(self._tags)
+            self.deliveries.append((tag, self._tags))
+
+    @staticmethod
+    def _has_room(lane: BrokerLane) -> bool:
+        return not lane.cancelled and len(lane.unacked) < lane.size
+
+    @property
+    def in_flight(self) -> int:
+        return sum(len(lane.unacked) for lane in self.lanes.values())
+
+    @property
+    def active(self) -> int:
+        return sum(not lane.cancelled for lane in self.lanes.values())
+
+
+class WindowMachine(RuleBasedStateMachine):
+    """Random targets, acks, refusals, dry spells and delays, in any order."""
+
+    @initialize(aim=st.floats(0.1, 40), first=st.integers(1, 20))
+    def start(self, aim: float, first: int) -> None:
+        self.now = 0.0
+        self.broker = ModelBroker()
+        self.window = Window(aim, 0.0, max_held=MAX_HELD, max_hold=MAX_HOLD, linger=0.5)
+        self.lanes: dict[str, Lane] = {}
+        self.ledger: Ledger[Lane] = Ledger()
+        self.seen: list[int] = []
+        self.acked: set[int] = set()
+        self.bound = max(math.ceil(aim), first)
+        self._open(first)
+
+    def _open(self, size: int) -> None:
+        tag = f"lane-{len(self.lanes)}"
+        self.lanes[tag] = self.window.opened(tag, size)
+        self.broker.requests.append(("consume", tag, size))
+
+    def _send(self, released: list[Held]) -> None:
+        for held in released:
+            assert held.tag not in self.acked, "acknowledged twice"
+            self.acked.add(held.tag)
+            self.broker.requests.append(("ack", held.lane.tag, held.tag))
+
+    def _attend(self) -> None:
+        self._send(self.window.release(self.now))
+        while (decision := self.window.decide(self.now)) is not None:
+            if isinstance(decision, Open):
+                self._open(decision.size)
+            else:
+                assert isinstance(decision, Cancel)
+                self.broker.requests.append(("cancel", decision.lane.tag, 0))
+                self.window.cancelled(decision.lane)
+                self._send(self.window.release(self.now))
+
+    @rule(count=st.integers(1, 60))
+    def publish(self, count: int) -> None:
+        self.broker.ready += count
+
+    @rule(choices=st.lists(st.integers(0, 7), max_size=40))
+    def broker_delivers(self, choices: list[int]) -> None:
+        for choice in choices:
+            self.broker.deliver(choice)
+
+    @rule(count=st.integers(1, 40))
+    def requests_arrive(self, count: int) -> None:
+        for _ in range(min(count, len(self.broker.requests))):
+            self.broker.process()
+
+    @rule(count=st.integers(1, 40))
+    def deliveries_arrive(self, count: int) -> None:
+        for _ in range(min(count, len(self.broker.deliveries))):
+            lane_tag, tag = self.broker.deliveries.popleft()
+            lane = self.lanes[lane_tag]
+            lane.received += 1
+            self.ledger.unacked[tag] = lane
+            self.seen.append(tag)
+            if self.window.idle:
+                self.window.wake(self.now)
+
+    @precondition(lambda self: self.ledger.unacked)
+    @rule(choices=st.lists(st.integers(0, 99), min_size=1, max_size=30))
+    def handlers_acknowledge(self, choices: list[int]) -> None:
+        for choice in choices:
+            tags = list(self.ledger.unacked)
+            if tags:
+                tag = tags[choice % len(tags)]
+                self.window.hold(tag, self.ledger.unacked.pop(tag), self.now)
+                self._send(self.window.release(self.now))
+
+    @precondition(lambda self: self.ledger.unacked)
+    @rule(choice=st.integers(0, 99))
+    def a_handler_rejects(self, choice: int) -> None:
+        tags = list(self.ledger.unacked)
+        tag = tags[choice % len(tags)]
+        lane = self.ledger.unacked.pop(tag)
+        self.broker.requests.append(("ack", lane.tag, tag))
+        self.window.settled(lane)
+
+    @rule(aim=st.floats(0, 40))
+    def retarget(self, aim: float) -> None:
+        # Acks of cancelled lanes count for the broker until it has them.
+        under_way = sum(
+            kind == "ack" and self.lanes[lane].cancelled for kind, lane, _ in self.broker.requests
+        )
+        self.bound = max(math.ceil(aim), self.window.granted + under_way)
+        self.window.retarget(aim, self.now)
+        self._attend()
+
+    @rule(seconds=st.floats(0.0001, 1))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self._attend()
+        for held in self.window.all_held():
+            assert self.now - held.since < MAX_HOLD
+
+    @rule()
+    def the_queue_is_dry(self) -> None:
+        self._send(self.window.rest(self.now))
+        assert self.window.held == 0
+
+    @invariant()
+    def nothing_is_requeued(self) -> None:
+        assert self.broker.redelivered == 0
+
+    @invariant()
+    def the_broker_never_has_more_in_flight_than_allowed(self) -> None:
+        assert self.broker.in_flight <= self.bound
+        assert self.window.granted <= self.bound
+
+    @invariant()
+    def some_lane_is_always_subscribed(self) -> None:
+        assert self.window.subscribed
+        if self.broker.lanes:
+            assert self.broker.active > 0
+
+    @invariant()
+    def no_more_acks_are_held_than_allowed(self) -> None:
+        assert self.window.held <= MAX_HELD
+        assert self.window.held == len(self.window.all_held())
+
+    @invariant()
+    def deliveries_ascend(self) -> None:
+        assert self.seen == sorted(set(self.seen))
+
+
+WindowMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestWindow = WindowMachine.TestCase
+
+
+class Consumer:
+    """A consumer that handles each message ``turnaround`` seconds after its slot was released."""
+
+    def __init__(self, target: float, turnaround: float) -> None:
+        self.window = Window(target, 0.0, max_held=50, max_hold=10, linger=3)
+        self.turnaround = turnaround
+        self.handled: list[float] = []
+        self.slot_seconds = 0.0
+        self.lane = self.window.opened("only", max(1, math.ceil(target)))
+        self._due = deque([turnaround] * self.lane.size)
+        self._tag = 0
+
+    def run(self, until: float) -> None:
+        """Messages come when their slots are due, acks when the window lets them go."""
+        now = 0.0
+        while now < until:
+            due = self._due[0] if self._due else math.inf
+            then = min(due, max(now + 1e-6, self.window.deadline(now)), until)
+            self.slot_seconds += self.window.open_slots * (then - now)
+            now = then
+            apart = now != due
+            if not apart:
+                self._due.popleft()
+                self._tag += 1
+                self.lane.received += 1
+                self.handled.append(now)
+                self.window.hold(self._tag, self.lane, now)
+            self._due.extend([now + self.turnaround] * len(self.window.release(now, apart)))
+
+
+@pytest.mark.parametrize("target", [0.1, 0.45, 0.9, 1.5, 2.01, 6.3, 6.99])
+def test_a_fraction_is_met_on_average(target: float) -> None:
+    consumer = Consumer(target, turnaround=0.015)
+    consumer.run(until=60)
+    assert consumer.slot_seconds / 60 == pytest.approx(target, rel=0.005)
+
+
+@pytest.mark.parametrize("target", [0.1, 0.45, 0.9])
+def test_below_one_every_message_is_paced(target: float) -> None:
+    consumer = Consumer(target, turnaround=0.015)
+    consumer.run(until=60)
+    gaps = [b - a for a, b in zip(consumer.handled[1:], consumer.handled[2:], strict=False)]
+    assert min(gaps) == pytest.approx(0.015 / target, rel=0.01)
+    assert max(gaps) == pytest.approx(0.015 / target, rel=0.01)
+
+
+def test_lowering_the_window_holds_acks_at_once_and_retires_the_lane_later() -> None:
+    window = Window(8, 0.0, max_held=20, max_hold=10, linger=1)
+    small, large = window.opened("small", 3), window.opened("large", 5)
+    small.received, large.received = 3, 5
+    window.retarget(3, 0.0)
+    for tag in range(5):
+        window.hold(tag, large, 0.1)
+        assert window.release(0.1) == []
+    assert window.open_slots == 3
+    assert window.decide(0.1) is None, "a lane that may be needed again soon stays"
+    assert window.decide(1.2) == Cancel(large)
+    window.cancelled(large)
+    assert [held.tag for held in window.release(1.2)] == [0, 1, 2, 3, 4]
+    assert (window.granted, window.open_slots) == (3, 3)
+
+
+def test_a_lane_with_room_is_never_cancelled() -> None:
+    window = Window(8, 0.0, max_held=20, max_hold=10, linger=0)
+    first, second = window.opened("first", 3), window.opened("second", 5)
+    first.received, second.received = 3, 4
+    window.retarget(3, 0.0)
+    assert window.decide(0.1) is None
+    second.received = 5
+    assert window.decide(0.2) == Cancel(second)
+
+
+def test_a_new_lane_leaves_room_for_what_a_cancelled_one_still_holds() -> None:
+    window = Window(4, 0.0, max_held=20, max_hold=10, linger=0)
+    window.opened("first", 2)
+    second = window.opened("second", 10)
+    second.received = 10
+    window.cancelled(second)
+    window.retarget(20, 0.0)
+    assert window.decide(0.0) is None, "8 now, 10 more when the cancelled lane is done"
+    for _ in range(6):
+        window.settled(second)
+    assert window.decide(0.0) == Open(14)
+
+
+def test_a_ramp_does_not_pile_up_lanes() -> None:
+    window = Window(1, 0.0, max_held=50, max_hold=10, linger=3)
+    window.opened("lane-0", 1)
+    opened, tags = 1, 0
+    for target in range(2, 60):
+        now = float(target)
+        window.retarget(target, now)
+        for _ in range(10):
+            # Every slot is filled and handled again and again.
+            for lane in window.subscribed:
+                while lane.unacked < lane.size:
+                    lane.received += 1
+                    tags += 1
+                    window.hold(tags, lane, now)
+            window.release(now)
+            while (decision := window.decide(now)) is not None:
+                if isinstance(decision, Open):
+                    window.opened(f"lane-{opened}", decision.size)
+                    opened += 1
+                else:
+                    window.cancelled(decision.lane)
+                    window.release(now)
+    assert window.granted == 59
+    assert len(window.subscribed) <= 6
+
+
+def test_acks_of_the_oldest_messages_go_as_one_frame() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.unacked = dict.fromkeys([5, 8], "lane")
+    assert ledger.acks([4, 2, 3], lambda: [7]) == [Ack(4, True)]
+    assert ledger.acks([6, 2, 3], lambda: [7]) == [Ack(3, True), Ack(6, False)]
+    assert ledger.acks([4, 3], lambda: [2]) == [Ack(3, False), Ack(4, False)]
+    ledger.fetched.add(1)
+    assert ledger.acks([2, 3], list) == [Ack(2, False), Ack(3, False)]

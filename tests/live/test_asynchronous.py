@@ -1,0 +1,277 @@
+"""pika's own idioms through the wrapper, on asynchronous connections."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pika
+import pika.exceptions
+import pytest
+from pika.adapters.asyncio_connection import AsyncioConnection
+
+from controlmq.rabbitmq import unwrap, wrap
+from tests.live.handled import Handled, assert_empty
+from tests.live.test_idioms import LANES
+from tests.testbed import Broker
+from tests.testbed.publishing import DeclareQueue, fill
+
+Program = Callable[[Any, Callable[[], None]], None]
+"""What a test does with an open channel, and what it calls when it is done."""
+
+DEADLINE = 30.0
+
+
+def run_select(parameters: Any, program: Program) -> Any:
+    """Run ``program`` on a channel of a ``SelectConnection`` and return why it closed."""
+    reasons: list[Any] = []
+
+    def on_close(connection: Any, reason: Any) -> None:
+        reasons.append(reason)
+        connection.ioloop.stop()
+
+    connection = pika.SelectConnection(
+        parameters,
+        on_open_callback=lambda connection: connection.channel(
+            on_open_callback=lambda channel: program(channel, connection.close)
+        ),
+        on_open_error_callback=on_close,
+        on_close_callback=on_close,
+    )
+    timer = connection.ioloop.call_later(DEADLINE, connection.ioloop.stop)
+    connection.ioloop.start()
+    connection.ioloop.remove_timeout(timer)
+    assert reasons, f"not done after {DEADLINE:g} s"
+    return reasons[0]
+
+
+def run_asyncio(parameters: Any, program: Program) -> Any:
+    """The same on an ``AsyncioConnection``."""
+
+    async def run() -> Any:
+        closed = asyncio.get_running_loop().create_future()
+        AsyncioConnection(
+            parameters,
+            on_open_callback=lambda connection: connection.channel(
+                on_open_callback=lambda channel: program(channel, connection.close)
+            ),
+            on_open_error_callback=lambda _, reason: closed.set_result(reason),
+            on_close_callback=lambda _, reason: closed.set_result(reason),
+        )
+        return await asyncio.wait_for(closed, DEADLINE)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(params=[run_select, run_asyncio], ids=["select", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_late_acks_in_any_order(broker: Broker, queue: DeclareQueue, run: Any, kind: Any) -> None:
+    name = queue(kind)
+    fill(broker.parameters, name, 600)
+    handled, draw, acked = Handled(), random.Random(7), 0
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.note(method, properties, body)
+            assert method.consumer_tag == "mine"
+            channel.connection.ioloop.call_later(
+                draw.uniform(0, 0.005), lambda: ack(method.delivery_tag)
+            )
+
+        def ack(tag: int) -> None:
+            nonlocal acked
+            channel.basic_ack(tag)
+            acked += 1
+            if acked == 600:
+                done()
+
+        channel.basic_consume(name, on_message, consumer_tag="mine")
+
+    run(broker.parameters, program)
+    handled.assert_each_once_in_order(600)
+    assert_empty(broker, name)
+
+
+def test_quick_handlers_that_acknowledge_at_once(broker: Broker, queue_name: str, run: Any) -> None:
+    fill(broker.parameters, queue_name, 3000)
+    handled = Handled()
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=50)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.note(method, properties, body)
+            channel.basic_ack(method.delivery_tag)
+            if len(handled.numbers) == 3000:
+                done()
+
+        channel.basic_consume(queue_name, on_message)
+
+    run(broker.parameters, program)
+    handled.assert_each_once_in_order(3000)
+    assert_empty(broker, queue_name)
+
+
+def test_cancelling_answers_once_with_the_users_tag(
+    broker: Broker, queue_name: str, run: Any
+) -> None:
+    fill(broker.parameters, queue_name, 300)
+    answers: list[tuple[str, str]] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            channel.basic_ack(method.delivery_tag)
+            if int(body) == 200:
+                channel.basic_cancel("mine", callback=on_cancelled)
+
+        def on_consuming(frame: Any) -> None:
+            answers.append(("consuming", frame.method.consumer_tag))
+
+        def on_cancelled(frame: Any) -> None:
+            answers.append(("cancelled", frame.method.consumer_tag))
+            assert channel.consumer_tags == []
+            done()
+
+        channel.basic_consume(queue_name, on_message, consumer_tag="mine", callback=on_consuming)
+
+    run(broker.parameters, program)
+    assert answers == [("consuming", "mine"), ("cancelled", "mine")]
+
+
+def test_a_deleted_queue_is_told_once(broker: Broker, queue_name: str, run: Any) -> None:
+    fill(broker.parameters, queue_name, 300)
+    told: list[str] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        def on_cancel(frame: Any) -> None:
+            told.append(frame.method.consumer_tag)
+            channel.connection.ioloop.call_later(0.2, done)
+
+        channel.add_on_cancel_callback(on_cancel)
+        wrap(channel, prefetch=2)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            if int(body) == 1:
+                channel.adaptive_consumers["mine"].prefetch = 6
+            elif int(body) == 5:
+                broker.management.delete_queue(queue_name)
+
+        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+
+    run(broker.parameters, program)
+    assert told == ["mine"]
+
+
+def test_fetching_publishing_confirming_and_refusing(
+    broker: Broker, queue: DeclareQueue, run: Any
+) -> None:
+    source, results = queue("classic"), queue("classic")
+    fill(broker.parameters, source, 101)
+    confirmed = 0
+    numbers: list[int] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def on_confirm(_frame: Any) -> None:
+            nonlocal confirmed
+            confirmed += 1
+
+        def on_fetched(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            numbers.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+            channel.basic_consume(source, on_message)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            number = int(body)
+            if number % 2 and not method.redelivered:
+                channel.basic_nack(method.delivery_tag)
+                return
+            numbers.append(number)
+            channel.basic_publish("", results, body)
+            channel.basic_ack(method.delivery_tag)
+            if len(numbers) == 101:
+                done()
+
+        channel.confirm_delivery(on_confirm)
+        channel.basic_get(source, on_fetched)
+
+    run(broker.parameters, program)
+    assert sorted(numbers) == list(range(101))
+    assert_empty(broker, source)
+    broker.management.wait_for_queue(results, lambda view: view.messages_ready == 100, "all are in")
+
+
+def test_a_server_named_queue_gets_lanes(broker: Broker, run: Any) -> None:
+    numbers: list[int] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def on_declared(frame: Any) -> None:
+            channel.basic_consume("", on_message)
+            # Another declaration must not lead later lanes astray.
+            channel.queue_declare("", exclusive=True, callback=lambda _frame: None)
+            for number in range(200):
+                channel.basic_publish("", frame.method.queue, b"%d" % number)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            numbers.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+            if len(numbers) == 200:
+                done()
+
+        channel.queue_declare("", exclusive=True, callback=on_declared)
+
+    run(broker.parameters, program)
+    assert numbers == list(range(200))
+
+
+def test_unwrapping_while_consuming(broker: Broker, queue_name: str, run: Any) -> None:
+    fill(broker.parameters, queue_name, 300)
+    handled = Handled()
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=2.5)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            if handled.note(method, properties, body) == 100:
+                unwrap(channel)
+                assert type(channel) is pika.channel.Channel
+            channel.basic_ack(method.delivery_tag)
+            if len(handled.numbers) == 300:
+                done()
+
+        channel.basic_consume(queue_name, on_message)
+
+    run(broker.parameters, program)
+    handled.assert_each_once_in_order(300)
+    assert_empty(broker, queue_name)
+
+
+def test_connection_loss_surfaces_as_in_pika(broker: Broker, queue_name: str, run: Any) -> None:
+    fill(broker.parameters, queue_name, 300)
+    with broker.proxied() as proxy:
+
+        def program(channel: Any, done: Callable[[], None]) -> None:
+            wrap(channel, **LANES)
+
+            def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+                channel.basic_ack(method.delivery_tag)
+                if int(body) == 100:
+                    proxy.cut()
+
+            channel.basic_consume(queue_name, on_message)
+
+        reason = run(proxy.parameters, program)
+    assert isinstance(reason, pika.exceptions.AMQPConnectionError)

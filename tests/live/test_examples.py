@@ -1,0 +1,47 @@
+"""Every example runs, consumes its queue and ends on Ctrl-C without losing anything."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controlmq.model import ArxModel
+from tests.live.handled import assert_empty
+from tests.testbed import Broker
+from tests.testbed.publishing import fill
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CONSUMERS = ["blocking.py", "asyncio_consumer.py", "worker_pool.py"]
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+@pytest.mark.parametrize("adapting", [False, True], ids=["fixed", "adapting"])
+def test_an_example_consumes_its_queue(
+    broker: Broker, queue_name: str, tmp_path: Path, name: str, adapting: bool
+) -> None:
+    fill(broker.parameters, queue_name, 300)
+    model = tmp_path / "model.json"
+    ArxModel(a=0.1, b=40.0, c=5.0, interval=1.0, linear_range=(0.0, 20.0)).save(model)
+    arguments = [broker.url, queue_name, *([str(model)] if adapting else [])]
+    example = subprocess.Popen(
+        [sys.executable, "-u", str(EXAMPLES / name), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert example.stdout is not None
+        assert example.stdout.readline().startswith("Step(")
+        assert_empty(broker, queue_name)
+        example.send_signal(signal.SIGINT)
+        _, errors = example.communicate(timeout=10)
+        assert example.returncode == 0, errors
+        assert "Traceback" not in errors
+    finally:
+        example.kill()
+        example.wait()
+    assert_empty(broker, queue_name)

@@ -1,0 +1,344 @@
+"""pika's own idioms through the wrapper, on a ``BlockingConnection``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pika.exceptions
+import pytest
+
+from controlmq.errors import InputError
+from controlmq.rabbitmq import unwrap, wrap
+from tests.live.handled import Handled, assert_empty
+from tests.testbed import Broker, wait_until
+from tests.testbed.publishing import DeclareQueue, connected, fill
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[Any]:
+    with connected(broker.parameters) as connection:
+        yield connection
+
+
+def changing(*targets: float) -> Any:
+    """A controller that goes through ``targets`` again and again."""
+    return lambda sample, goal: targets[sample.number % len(targets)]
+
+
+LANES = {"controller": changing(1, 9, 4.5, 14, 0.6), "interval": 0.02, "prefetch": 2}
+"""A window that is never still: whatever works here works with any controller."""
+
+
+def handle_all(channel: Any, queue: str, count: int) -> Handled:
+    """Consume with a callback that acknowledges, until ``count`` messages are handled."""
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.note(method, properties, body)
+        channel.basic_ack(method.delivery_tag)
+        if len(handled.numbers) == count:
+            channel.stop_consuming()
+
+    channel.basic_consume(queue, on_message)
+    channel.start_consuming()
+    return handled
+
+
+def test_start_and_stop_consuming(broker: Broker, connection: Any, queue_name: str) -> None:
+    fill(broker.parameters, queue_name, 500)
+    channel = wrap(connection.channel(), **LANES)
+    handle_all(channel, queue_name, 500).assert_each_once_in_order(500)
+    assert channel.consumer_tags == []
+    assert_empty(broker, queue_name)
+
+
+def test_a_with_block_closes_the_channel_and_sends_what_was_held(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 5)
+    with (
+        pika.BlockingConnection(broker.parameters) as connection,
+        wrap(connection.channel(), prefetch=0.01) as channel,
+    ):
+        taken: list[bytes] = []
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            channel.basic_ack(method.delivery_tag)
+            taken.append(body)
+
+        tag = channel.basic_consume(queue_name, on_message)
+        consumer = channel.adaptive_consumers[tag]
+        wait_until(lambda: connection.process_data_events(0.01) or taken, "a message came")
+        assert consumer.held == 1
+    with connected(broker.parameters) as again:
+        declared = again.channel().queue_declare(queue_name, passive=True)
+        assert declared.method.message_count == 4
+
+
+def test_closing_the_connection_from_the_callback_sends_what_was_held(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 5)
+    connection = pika.BlockingConnection(broker.parameters)
+    channel = wrap(connection.channel(), prefetch=0.01)
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        channel.basic_ack(method.delivery_tag)
+        connection.close()
+
+    channel.basic_consume(queue_name, on_message)
+    channel.start_consuming()
+    assert connection.is_closed
+    with connected(broker.parameters) as again:
+        declared = again.channel().queue_declare(queue_name, passive=True)
+        assert declared.method.message_count == 4
+
+
+def test_the_consume_generator_with_inactivity_timeout(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 300)
+    channel = wrap(connection.channel(), **LANES)
+    handled = Handled()
+    for method, properties, body in channel.consume(queue_name, inactivity_timeout=0.2):
+        if method is None:
+            break
+        handled.note(method, properties, body)
+        channel.basic_ack(method.delivery_tag)
+    handled.assert_each_once_in_order(300)
+    assert channel.get_waiting_message_count() == 0
+    assert channel.cancel() == 0
+    assert_empty(broker, queue_name)
+
+
+def test_messages_not_taken_from_the_generator_are_requeued(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 10)
+    channel = wrap(connection.channel(), prefetch=10)
+    method, _, body = next(channel.consume(queue_name))
+    channel.basic_ack(method.delivery_tag)
+    with pytest.raises(ValueError, match="different params"):
+        next(channel.consume(queue_name, exclusive=True))
+    channel.cancel()
+    assert int(body) == 0
+    plain = connection.channel()
+    assert [int(plain.basic_get(queue_name)[2]) for _ in range(9)] == list(range(1, 10))
+
+
+def test_fetching_and_publishing_with_confirms_on_the_same_channel(
+    broker: Broker, connection: Any, queue: DeclareQueue
+) -> None:
+    source, results, side = queue("classic"), queue("classic"), queue("classic")
+    fill(broker.parameters, source, 100)
+    fill(broker.parameters, side, 100)
+    channel = wrap(connection.channel(), **LANES)
+    channel.confirm_delivery()
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.note(method, properties, body)
+        fetched, _, _ = channel.basic_get(side)
+        channel.basic_publish("", results, body, mandatory=True)
+        channel.basic_ack(method.delivery_tag)
+        channel.basic_ack(fetched.delivery_tag)
+        if len(handled.numbers) == 100:
+            channel.stop_consuming()
+
+    channel.basic_consume(source, on_message)
+    channel.start_consuming()
+    handled.assert_each_once_in_order(100)
+    handle_all(wrap(connection.channel(), **LANES), results, 100).assert_each_once_in_order(100)
+    assert_empty(broker, side)
+
+
+def test_transactions(broker: Broker, connection: Any, queue: DeclareQueue) -> None:
+    source, results = queue("classic"), queue("classic")
+    fill(broker.parameters, source, 100)
+    channel = wrap(connection.channel(), **LANES)
+    channel.tx_select()
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        number = handled.note(method, properties, body)
+        channel.basic_publish("", results, body)
+        channel.basic_ack(method.delivery_tag)
+        if number % 10 == 5:
+            channel.tx_rollback()
+            channel.basic_publish("", results, body)
+            channel.basic_ack(method.delivery_tag)
+        channel.tx_commit()
+        if len(handled.numbers) == 100:
+            channel.stop_consuming()
+
+    channel.basic_consume(source, on_message)
+    channel.start_consuming()
+    handled.assert_each_once_in_order(100)
+    handle_all(wrap(connection.channel(), prefetch=10), results, 100).assert_each_once_in_order(100)
+    assert_empty(broker, source)
+
+
+def test_refusing_messages(broker: Broker, connection: Any, queue_name: str) -> None:
+    fill(broker.parameters, queue_name, 300)
+    channel = wrap(connection.channel(), **LANES)
+    first, again = [], []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        number = int(body)
+        (again if method.redelivered else first).append(number)
+        if method.redelivered or number % 3 == 0:
+            channel.basic_ack(method.delivery_tag)
+        elif number % 3 == 1:
+            channel.basic_nack(method.delivery_tag)
+        else:
+            channel.basic_reject(method.delivery_tag, requeue=False)
+        if len(first) == 300 and len(again) == 100:
+            channel.stop_consuming()
+
+    channel.basic_consume(queue_name, on_message)
+    channel.start_consuming()
+    assert sorted(first) == list(range(300))
+    assert sorted(again) == list(range(1, 300, 3))
+    assert_empty(broker, queue_name)
+
+
+def test_refusing_many_at_once_leaves_what_was_acknowledged_alone(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 8)
+    channel = wrap(connection.channel(), prefetch=8)
+    tags: list[int] = []
+    channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
+    wait_until(lambda: connection.process_data_events(0.01) or len(tags) == 8, "all came")
+    next(iter(channel.adaptive_consumers.values())).prefetch = 1
+    for tag in tags[:4]:
+        channel.basic_ack(tag)
+    channel.basic_nack(tags[5], multiple=True, requeue=False)
+    channel.basic_ack(0, multiple=True)
+    connection.close()
+    assert_empty(broker, queue_name)
+
+
+def test_consumers_on_one_channel_have_goals_of_their_own(
+    broker: Broker, connection: Any, queue: DeclareQueue
+) -> None:
+    names = [queue("classic"), queue("classic"), queue("quorum")]
+    handled = {name: Handled() for name in names}
+    for name in names:
+        fill(broker.parameters, name, 200)
+    channel = wrap(connection.channel(), goal={names[0]: 50, names[1]: 90}, **LANES)
+
+    def consume(name: str, **goal: float) -> str:
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled[name].note(method, properties, body)
+            channel.basic_ack(method.delivery_tag)
+            if all(len(each.numbers) == 200 for each in handled.values()):
+                channel.stop_consuming()
+
+        return str(channel.basic_consume(name, on_message, **goal))
+
+    tags = [consume(names[0]), consume(names[1]), consume(names[2], goal=70)]
+    goals = [channel.adaptive_consumers[tag].goal for tag in tags]
+    assert goals == [50, 90, 70]
+    assert channel.consumer_tags == tags
+    channel.start_consuming()
+    for each in handled.values():
+        each.assert_each_once_in_order(200)
+
+
+def test_what_a_window_cannot_do_is_refused_with_a_sentence(
+    connection: Any, queue_name: str
+) -> None:
+    channel = wrap(connection.channel(), prefetch=5)
+    with pytest.raises(InputError, match="auto_ack=True leaves nothing to adapt"):
+        channel.basic_consume(queue_name, print, auto_ack=True)
+    with pytest.raises(InputError, match="global_qos=True is not for a wrapped channel"):
+        channel.basic_qos(prefetch_count=5, global_qos=True)
+    with pytest.raises(InputError, match="wrapped already"):
+        wrap(channel)
+    with pytest.raises(InputError, match="cannot wrap a BlockingConnection"):
+        wrap(connection)
+    with pytest.raises(InputError, match="no prefetch to hold"):
+        wrap(connection.channel()).basic_consume(queue_name, print)
+    with pytest.raises(InputError, match="needs a model"):
+        wrap(connection.channel(), 400, "pi").basic_consume(queue_name, print)
+
+
+def test_errors_are_those_of_pika(connection: Any, queue_name: str) -> None:
+    channel = wrap(connection.channel(), prefetch=5)
+    channel.basic_consume(queue_name, print, consumer_tag="mine")
+    with pytest.raises(pika.exceptions.DuplicateConsumerTag):
+        channel.basic_consume(queue_name, print, consumer_tag="mine")
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="404"):
+        wrap(connection.channel(), prefetch=5).basic_consume("no such queue", print)
+    channel.close()
+    with pytest.raises(pika.exceptions.ChannelWrongStateError):
+        channel.basic_ack(1)
+    with pytest.raises(pika.exceptions.ChannelWrongStateError):
+        channel.basic_consume(queue_name, print)
+
+
+def test_acknowledging_twice_closes_the_channel_as_ever(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 5)
+    channel = wrap(connection.channel(), prefetch=0.01)
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        channel.basic_ack(method.delivery_tag)
+        channel.basic_ack(method.delivery_tag)
+
+    channel.basic_consume(queue_name, on_message)
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="unknown delivery tag"):
+        channel.start_consuming()
+
+
+def test_unwrapping_gives_back_a_plain_consumer(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 300)
+    channel = connection.channel()
+    plain = type(channel)
+    wrap(channel, prefetch=3.5, interval=0.05)
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if handled.note(method, properties, body) == 100:
+            unwrap(channel)
+            assert type(channel) is plain
+        channel.basic_ack(method.delivery_tag)
+        if len(handled.numbers) == 300:
+            channel.stop_consuming()
+
+    channel.basic_consume(queue_name, on_message)
+    channel.start_consuming()
+    handled.assert_each_once_in_order(300)
+    assert_empty(broker, queue_name)
+
+
+def test_unwrapping_with_lanes_keeps_their_slots(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 500)
+    channel = wrap(connection.channel(), **LANES)
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if handled.note(method, properties, body) == 200:
+            unwrap(channel, prefetch=6)
+        channel.basic_ack(method.delivery_tag)
+        if len(handled.numbers) == 500:
+            channel.stop_consuming()
+
+    channel.basic_consume(queue_name, on_message)
+    channel.start_consuming()
+    handled.assert_each_once_in_order(500)
+
+
+def test_a_user_who_calls_basic_qos_starts_there(connection: Any, queue_name: str) -> None:
+    channel = wrap(connection.channel())
+    channel.basic_qos(prefetch_count=17)
+    tag = channel.basic_consume(queue_name, print)
+    assert channel.adaptive_consumers[tag].prefetch == 17
