@@ -59,7 +59,9 @@ def consume(
     stop = Stop()
 
     def step(taken: Step) -> None:
-        stop.wanted = stop.wanted or not on_step(taken)
+        # Only ever set: a signal may come while on_step runs.
+        if not on_step(taken):
+            stop.wanted = True
 
     with connection_to(url) as connection:
         check_queue(connection, queue)

@@ -115,8 +115,9 @@ class Management:
     def connections_consuming(self, queue: str) -> list[str]:
         """Names of the connections with a consumer on ``queue``."""
         found = self.get(f"/queues/{VHOST}/{quote(queue, safe='')}") or {}
-        details = found.get("consumer_details", ())
-        return sorted({consumer["channel_details"]["connection_name"] for consumer in details})
+        channels = [each["channel_details"] for each in found.get("consumer_details", ())]
+        # An empty list stands for details that the broker does not have yet.
+        return sorted({channel["connection_name"] for channel in channels if channel})
 
     def close_connection(self, name: str, reason: str = "closed by the test") -> None:
         """Have the broker close a connection (``320 CONNECTION_FORCED`` with ``reason``)."""
