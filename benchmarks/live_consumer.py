@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pika
@@ -67,14 +68,19 @@ def consume(
     limits: Limits,
     prefetch: float = 1.0,
     record: Callable[[Transition], None] | None = None,
+    events: Mapping[int, Callable[[], None]] = MappingProxyType({}),
 ) -> list[Step]:
-    """Run one wrapped consumer for so many samples; ``goal`` may depend on the sample."""
+    """Run one wrapped consumer for so many samples; ``goal`` may depend on the sample.
+
+    ``events`` are things to do at the start of a sample.
+    """
     steps: list[Step] = []
     connection = pika.BlockingConnection(bed.proxy.parameters)
 
     def on_step(step: Step) -> None:
         steps.append(step)
         consumer.goal = goal(len(steps))
+        events.get(len(steps), _nothing)()
         if len(steps) == samples:
             connection.add_callback_threadsafe(channel.stop_consuming)
 
@@ -98,6 +104,10 @@ def consume(
     channel.start_consuming()
     connection.close()
     return steps
+
+
+def _nothing() -> None:
+    """Most samples have no event."""
 
 
 def identified(bed: Bed, low: float, high: float, samples: int, seed: int = 1) -> ArxModel:

@@ -7,6 +7,7 @@ the same window, which spares it the requeues and overshoots of resubscribing.
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from benchmarks.live_consumer import Bed, bed, consume, identified, model_data
 from controlmq import PI, Gains, Limits, Step
 from controlmq.controllers import controller_from
 from controlmq.loop import Controller, Sample
-from tests.testbed.publishing import QueueKind
+from tests.testbed.publishing import QueueKind, fill
 
 PUBLISHED_GAINS = Gains(kp=-0.0016, ki=0.0060)
 REPETITIONS = 3
@@ -24,6 +25,8 @@ SETTLE, MEASURED = 20, 60
 STAIRCASE = (100.0, 400.0, 200.0, 650.0)
 STAIR, STAIR_SETTLE = 40, 15
 LIMITS = Limits(0.1, 14.0)
+REFILL = 65
+"""Sample at which the dried queue is filled again."""
 
 
 class WholePrefetch:
@@ -91,6 +94,30 @@ def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:
     ]
 
 
+def dry_spell(bed: Bed, controller: Controller, goal: float = 400.0) -> dict[str, float]:
+    """The queue runs dry for about 30 s and is filled again."""
+    print("  dry spell", file=sys.stderr)
+    spawn = multiprocessing.get_context("spawn")
+    with bed.filled_queue("classic", round(30 * goal)) as queue:
+        more = spawn.Process(target=fill, args=(bed.broker.parameters, queue, round(40 * goal)))
+        events = {REFILL: more.start}
+        steps = consume(
+            bed, queue, controller, lambda _: goal, REFILL + 30, limits=LIMITS, events=events
+        )
+        more.join()
+    dry = [step.sample for step in steps[:REFILL] if step.sample.starved > 0.9]
+    # The first sample with messages again is in part a dry one.
+    rates = [step.sample.rate for step in steps[REFILL + 2 :]]
+    return {
+        "dry_samples": len(dry),
+        "held_while_dry": max((sample.held for sample in dry[1:]), default=0.0),
+        "prefetch_before": statistics.fmean(s.sample.prefetch for s in steps[15:25]),
+        "prefetch_at_refill": steps[REFILL].prefetch,
+        "overshoot_percent": 100 * (max(rates) - goal) / goal,
+        "mean_after": statistics.fmean(rates),
+    }
+
+
 def run() -> dict[str, Any]:
     with bed() as here:
         print("  collecting a trace, fitting a model", file=sys.stderr)
@@ -120,4 +147,5 @@ def run() -> dict[str, Any]:
             "goal_600": held(here, "classic", ours, 600, MEASURED),
             "goal_30": held(here, "classic", ours, 30, 120),
             "staircase": staircase(here, ours()),
+            "dry_spell": dry_spell(here, ours()),
         }

@@ -1,8 +1,7 @@
 """Compiling the engine with numba, and keeping its cache honest.
 
-The arrays of a run belong to Python, and compiled code neither makes nor keeps any. So numba
-is told not to count references to them (``_nrt=False``), which it would do anew in every call
-(numba issue 2345), and calls are inlined: together these make a run five times as fast.
+Compiled code neither makes nor keeps arrays: it gets the address of those a run consists of
+(:mod:`simulator.tables`), and numba is told that there is nothing to count references to.
 """
 
 from __future__ import annotations
@@ -22,6 +21,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(function: Function) -> Function:
     """A function that other compiled functions call; it is compiled into its callers."""
     return cast(Function, njit(**OPTIONS, forceinline=True)(function))
+
+
+def called(function: Function) -> Function:
+    """A function too large, or used too seldom, to be compiled into its callers."""
+    return cast(Function, njit(**OPTIONS)(function))
 
 
 def entry_point(function: Function) -> Function:

@@ -1,4 +1,4 @@
-"""Random durations: each source has its own stream, and uses one number of it per draw.
+"""Random values: each source has its own stream, and uses one number of it per draw.
 
 A source that draws more or less often, or is added or removed, therefore leaves every other
 source's numbers alone, and two runs that differ in one setting stay comparable.
@@ -8,41 +8,54 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simulator.compiled import compiled
-from simulator.duration import Duration
+from simulator.compiled import called, compiled
+from simulator.duration import Duration, Size
 
-DETERMINISTIC, EXPONENTIAL, NORMAL, LOGNORMAL = range(4)
+if TYPE_CHECKING:
+    from simulator.state import State
+
+DETERMINISTIC, EXPONENTIAL, NORMAL, LOGNORMAL, REPLAY = range(5)
 KINDS = {
     "deterministic": DETERMINISTIC,
     "exponential": EXPONENTIAL,
     "normal": NORMAL,
     "lognormal": LOGNORMAL,
+    "replay": REPLAY,
 }
 
 SOURCE = np.dtype(
     [
         ("state", np.uint64),  # of its stream
         ("kind", np.int64),
-        ("location", np.float64),  # seconds; for lognormal the mean of the logarithm
-        ("spread", np.float64),  # seconds; for lognormal the sd of the logarithm
+        ("location", np.float64),  # the mean; for lognormal that of the logarithm
+        ("spread", np.float64),  # the sd; for lognormal that of the logarithm
         ("scale", np.float64),  # what every draw is multiplied with
+        ("first", np.int64),  # of the replayed values
+        ("values", np.int64),  # how many
+        ("position", np.int64),  # which comes next
     ],
     align=True,
 )
 
 
-def source(duration: Duration, seed: int, owner: str) -> tuple[int, int, float, float, float]:
-    """One row of sources: a distribution and a stream named by the seed and its owner."""
+def source(
+    value: Duration | Size, seed: int, owner: str, first: int = 0
+) -> tuple[int, int, float, float, float, int, int, int]:
+    """One row of sources: a distribution and a stream named by the seed and its owner.
+
+    ``first`` is where the values of a replay begin among all replayed values.
+    """
     digest = hashlib.blake2b(f"{seed}/{owner}".encode(), digest_size=8).digest()
-    location, spread = duration.mean, duration.sd or 0.0
-    if duration.distribution == "lognormal":
+    state, location, spread = int.from_bytes(digest, "big"), value.mean, value.sd or 0.0
+    if value.distribution == "lognormal":
         variance = math.log1p((spread / location) ** 2)
         location, spread = math.log(location) - variance / 2, math.sqrt(variance)
-    return int.from_bytes(digest, "big"), KINDS[duration.distribution], location, spread, 1.0
+    count = len(value.values or ())
+    return state, KINDS[value.distribution], location, spread, 1.0, first, count, 0
 
 
 @compiled
@@ -60,16 +73,27 @@ def uniform(source: Any) -> float:
 
 
 @compiled
-def draw(source: Any) -> float:
-    """The next duration of a source, in seconds, 0 or more."""
+def draw(state: State, index: int) -> float:
+    """The next value of a source, 0 or more."""
+    source = state.sources[index]
     if source.kind == DETERMINISTIC:
         return source.location * source.scale  # type: ignore[no-any-return]
     if source.kind == EXPONENTIAL:
         return -math.log(uniform(source)) * source.location * source.scale  # type: ignore[no-any-return]
+    if source.kind == REPLAY:
+        value = state.replayed[source.first + source.position]
+        source.position = (source.position + 1) % source.values
+        return value * source.scale  # type: ignore[no-any-return]
+    return draw_normal(source) * source.scale  # type: ignore[no-any-return]
+
+
+@called
+def draw_normal(source: Any) -> float:
+    """The next value of a normal or lognormal source, before it is scaled."""
     value = source.location + source.spread * standard_normal(uniform(source))
     if source.kind == LOGNORMAL:
-        value = math.exp(value)
-    return max(value, 0.0) * source.scale  # type: ignore[no-any-return]
+        return math.exp(value)
+    return max(value, 0.0)  # type: ignore[no-any-return]
 
 
 # Wichura 1988, algorithm AS 241 (PPND16): coefficients of the numerator and denominator of a

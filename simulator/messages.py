@@ -8,85 +8,102 @@ system, whichever entities hold it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
 
+if TYPE_CHECKING:
+    from simulator.state import State
+
 NONE = -1
 FREE = 0
 """The line of unused rows."""
+
+AT_BROKER = 1
+"""The line of messages the broker turns to before time goes on."""
 
 MESSAGE = np.dtype(
     [
         ("due", np.float64),  # seconds: when it leaves the line it is in, if the line is a link
         ("since", np.float64),  # seconds: when it reached its consumer
+        ("published", np.float64),  # seconds: when it was sent first
+        ("expires", np.float64),  # seconds: when its time in the queue is up
+        ("visited", np.uint64),  # queues it was dead-lettered from since it was last rejected
         ("size", np.int32),  # bytes
         ("next", np.int32),  # the message behind it in its line
+        ("kind", np.int32),
+        ("queue", np.int32),  # where it is, or where it came from
+        ("consumer", np.int32),  # to which it was delivered
+        ("sender", np.int32),  # the publisher whose credit it uses, or NONE
+        ("confirm", np.int32),  # the row that waits for its confirm, or NONE
+        ("route", np.int32),
+        ("returns", np.int32),  # how often it came back to its queue
+        ("job", np.int8),  # what the broker is to do with it
+        ("outcome", np.int8),  # what its consumer says of it
+        ("settled", np.bool_),  # the broker has forgotten it already
     ],
     align=True,
 )
 LINE = np.dtype([("first", np.int64), ("last", np.int64), ("length", np.int64)], align=True)
 
 
-class Messages(NamedTuple):
-    """The pool and its lines."""
-
-    pool: npt.NDArray[Any]
-    lines: npt.NDArray[Any]
-
-
-def new_messages(lines: int, rows: int) -> Messages:
-    """An empty system with ``lines`` lines (besides the unused rows) and room for ``rows``."""
-    chains = np.zeros(1 + lines, LINE)
-    chains["first"] = chains["last"] = NONE
-    empty = Messages(np.zeros(0, MESSAGE), chains)
-    return with_room(empty, rows)
+def new_lines(count: int) -> npt.NDArray[Any]:
+    """``count`` empty lines."""
+    lines = np.zeros(count, LINE)
+    lines["first"] = lines["last"] = NONE
+    return lines
 
 
-def with_room(messages: Messages, rows: int) -> Messages:
-    """The same messages in a pool of ``rows`` rows; all old rows must be in use."""
-    used = messages.pool.size
-    pool = np.zeros(rows, MESSAGE)
-    pool[:used] = messages.pool
-    pool["next"][used:] = np.arange(used + 1, rows + 1)
-    pool["next"][-1] = NONE
-    messages.lines[FREE] = (used, rows - 1, rows - used)
-    return Messages(pool, messages.lines)
+def with_room(pool: npt.NDArray[Any], lines: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """The messages of a pool in one of ``rows`` rows; the new ones are put in ``lines``."""
+    used = pool.size
+    larger = np.zeros(rows, MESSAGE)
+    larger[:used] = pool
+    larger["next"][used:] = np.arange(used + 1, rows + 1)
+    larger["next"][-1] = NONE
+    unused = lines[FREE]
+    if unused["length"] == 0:
+        unused["first"] = used
+    else:
+        larger[unused["last"]]["next"] = used
+    unused["last"] = rows - 1
+    unused["length"] += rows - used
+    return larger
 
 
 @compiled
-def append(messages: Messages, line: int, message: int) -> None:
+def append(state: State, line: int, message: int) -> None:
     """Put a message at the end of a line."""
-    chain = messages.lines[line]
-    messages.pool[message].next = NONE
+    chain = state.lines[line]
+    state.pool[message].next = NONE
     if chain.length == 0:
         chain.first = message
     else:
-        messages.pool[chain.last].next = message
+        state.pool[chain.last].next = message
     chain.last = message
     chain.length += 1
 
 
 @compiled
-def take_first(messages: Messages, line: int) -> int:
+def take_first(state: State, line: int) -> int:
     """Remove the first message of a line that is not empty."""
-    chain = messages.lines[line]
+    chain = state.lines[line]
     message = chain.first
-    chain.first = messages.pool[message].next
+    chain.first = state.pool[message].next
     chain.length -= 1
     return message  # type: ignore[no-any-return]
 
 
 @compiled
-def put_first(messages: Messages, line: int, message: int) -> None:
+def put_first(state: State, line: int, message: int) -> None:
     """Put a message before all others: the row used last is the one still in the cache."""
-    chain = messages.lines[line]
-    messages.pool[message].next = chain.first
+    chain = state.lines[line]
+    state.pool[message].next = chain.first
     if chain.length == 0:
         chain.last = message
-        messages.pool[message].next = NONE
+        state.pool[message].next = NONE
     chain.first = message
     chain.length += 1

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from controlmq.errors import InputError
 from controlmq.loop import Sample
-from simulator.scenario import Scenario, prefetch_count
+from simulator.checks import prefetch_count
+from simulator.scenario import Scenario
 from simulator.simulation import Counts, Simulation
 
 
 class SimulatedConsumer:
     """One consumer of a simulated scenario.
 
-    Observing it runs the scenario one sample interval further. ``consumer`` names which one,
-    when the scenario has several; the others keep the prefetch the scenario gives them.
+    Observing it runs the scenario to the end of its next sample interval. ``consumer`` names
+    which one, when the scenario has several; the others keep the prefetch the scenario gives
+    them, unless they are driven too: see :func:`plants`.
     """
 
-    def __init__(self, scenario: Scenario, *, seed: int = 0, consumer: str | None = None) -> None:
-        self.simulation = Simulation(scenario, seed)
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        seed: int = 0,
+        consumer: str | None = None,
+        simulation: Simulation | None = None,
+    ) -> None:
+        self.simulation = Simulation(scenario, seed) if simulation is None else simulation
         names = {each.name: each.prefetch for each in scenario.consumers}
         if consumer is None and len(names) > 1:
             raise InputError(
@@ -89,3 +100,18 @@ class SimulatedConsumer:
     def resume_publishers(self) -> None:
         """Every publisher goes on where it was paused."""
         self.simulation.resume_publishers()
+
+
+def plants(
+    scenario: Scenario, consumers: Sequence[str] | None = None, *, seed: int = 0
+) -> dict[str, SimulatedConsumer]:
+    """Several consumers of one simulation, all of them or those named, each for its own loop.
+
+    The loops take turns, one step each: the first to observe runs the simulation to the end of
+    the interval, and the others find it there. What a loop decides is in force from then on.
+    """
+    simulation = Simulation(scenario, seed)
+    names = [each.name for each in scenario.consumers] if consumers is None else consumers
+    return {
+        name: SimulatedConsumer(scenario, consumer=name, simulation=simulation) for name in names
+    }

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from controlmq.checks import above_zero, finite
 from controlmq.errors import InputError
+from simulator.adaptation import Adaptation
+from simulator.checks import prefetch_count
+from simulator.consumers import Consumer
 from simulator.duration import LONGEST
-from simulator.engine import run_until
+from simulator.engine import FINISHED, STANDING_STILL, run_until
+from simulator.layout import Layout, new_state
 from simulator.messages import with_room
-from simulator.scenario import SHORTEST_INTERVAL, Scenario, prefetch_count
-from simulator.state import consumer_rows, new_state
+from simulator.scenario import Scenario
+from simulator.state import State
+from simulator.workload import SHORTEST_INTERVAL, Publishers
 
-MOST_MESSAGES = 2**26
-"""Messages in the system at once, 67 million in 1.6 GB: a queue without a bound has outgrown
+MOST_MESSAGES = 2**25
+"""Messages in the system at once, 34 million in 3 GB: a queue without a bound has outgrown
 what a run is worth before it takes the machine down."""
 
 
@@ -22,8 +29,10 @@ what a run is worth before it takes the machine down."""
 class Counts:
     """Messages since time 0, over all queues, and where they are now.
 
-    None is lost: ``published`` is ``dropped + queued + delivered``, and ``delivered`` is
-    ``in_flight + acknowledged``.
+    A message counts once for every queue it came to. None is lost: ``published`` is
+    ``dropped + expired + queued + delivered - returned``, and ``delivered`` is ``acknowledged +
+    rejected + returned + in_flight``. Of those dropped, expired and rejected,
+    ``dead_lettered`` went on to be published again.
     """
 
     published: int
@@ -32,6 +41,10 @@ class Counts:
     delivered: int
     acknowledged: int
     in_flight: int
+    expired: int
+    returned: int
+    rejected: int
+    dead_lettered: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +54,7 @@ class ConsumerTotals:
     ``arrivals`` messages were handed to its business logic and ``finished`` messages left it.
     Times are in seconds: ``starved_time`` with room in the window and an empty queue,
     ``in_flight_time`` summed over messages in flight, ``work_time`` over finished messages,
-    ``buffer_time`` over arrivals.
+    ``buffer_time`` over arrivals, ``busy_time`` over handlers.
     """
 
     arrivals: int
@@ -50,6 +63,7 @@ class ConsumerTotals:
     in_flight_time: float
     work_time: float
     buffer_time: float
+    busy_time: float
 
 
 class Simulation:
@@ -63,39 +77,70 @@ class Simulation:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise InputError(f"seed is {seed!r}; give a whole number.")
         self.scenario = scenario
-        self._consumers = consumer_rows(scenario)
+        self.seed = seed
         self._state = new_state(scenario, seed)
-        self._publish_rate = 1.0
-        self._paused = False
+        self._types = scenario.flows().types
+        self._consumers: dict[str, tuple[Consumer, int]] = {
+            consumer.name: (consumer, row) for row, consumer in enumerate(scenario.consumers)
+        }
+        self._publishers: dict[str, tuple[Publishers, list[int]]] = {}
+        first = 0
+        for group in scenario.publishers:
+            self._publishers[group.name] = group, list(range(first, first + group.count))
+            first += group.count
+        self._like = {name: name for name in (*self._consumers, *self._publishers)}
+        self._rates: dict[str, float] = {}
+        self._paused: set[str] = set()
+        self._removed: set[str] = set()
+        self._adaptation = Adaptation(self, scenario.rules) if scenario.rules else None
 
     @property
     def now(self) -> float:
         """Seconds simulated so far."""
         return float(self._state.clock[0]["now"])
 
+    @property
+    def state(self) -> State:
+        """The arrays the run consists of, to read."""
+        return self._state
+
     def run_until(self, time: float) -> None:
         """Simulate up to and including ``time`` seconds; a time in the past changes nothing."""
         end = finite("time", time)
+        if self._adaptation is not None:
+            while (stop := self._adaptation.next_stop) <= end:
+                self._run(stop)
+                self._adaptation.act()
+        self._run(end)
+
+    def _run(self, end: float) -> None:
         if end < self.now:
             return
-        while not run_until(self._state, end):
-            rows = 2 * self._state.messages.pool.size
+        while (status := run_until(self._state, end)) != FINISHED:
+            if status == STANDING_STILL:
+                raise InputError(
+                    f"messages go in a circle at {self.now:g} seconds and time stands still; "
+                    "give the work or the links on their way more than 0 seconds."
+                )
+            rows = 2 * self._state.pool.size
             if rows > MOST_MESSAGES:
                 raise InputError(
                     f"{rows // 2} messages are in the system at {self.now:g} seconds; "
                     "give the queue a max_length or publish less."
                 )
-            self._state = self._state._replace(messages=with_room(self._state.messages, rows))
+            pool = with_room(self._state.pool, self._state.lines, rows)
+            self._state = self._state.replaced(pool=pool)
 
     def set_prefetch(self, consumer: str, prefetch: float) -> None:
         """Put a real-valued prefetch in force; what is in flight stays until acknowledged."""
         self._row(consumer)["wanted_prefetch"] = prefetch_count(prefetch)
+        self._state.clock[0]["changed"] = True
 
     def set_service_time(self, consumer: str, mean: float) -> None:
         """From now on work takes ``mean`` seconds on average, its distribution stretched."""
         if above_zero("service time", mean) > LONGEST:
             raise InputError(f"service time is {mean:g} seconds; give at most {LONGEST:g}.")
-        before = self._consumers[self._index(consumer)].work.mean
+        before = self._consumer(consumer)[0].work.mean
         if before == 0:
             raise InputError(
                 f"the work of {consumer!r} takes no time and cannot be stretched; "
@@ -103,39 +148,91 @@ class Simulation:
             )
         self._state.sources[int(self._row(consumer)["work"])]["scale"] = mean / before
 
-    def set_publish_rate(self, factor: float) -> None:
-        """All publishers send ``factor`` times as often as the scenario says: a burst, a lull."""
-        fastest = min(group.every.mean for group in self.scenario.publishers)
+    def set_publish_rate(self, factor: float, publishers: str | None = None) -> None:
+        """Publishers, all or those named, send ``factor`` times as often as the scenario says."""
+        chosen = self._groups(publishers)
+        fastest = min(self._publishers[name][0].every.mean for name in chosen)
         most = fastest / SHORTEST_INTERVAL
         if not 0.001 <= above_zero("publish rate factor", factor) <= most:
             raise InputError(f"publish rate factor is {factor:g}; give 0.001 to {most:g}.")
-        self._publish_rate = float(factor)
-        self._put_publish_rate_in_force()
+        for name in chosen:
+            self._rates[name] = float(factor)
+        self._put_rates_in_force(chosen)
 
-    def pause_publishers(self) -> None:
-        """No publisher sends until :meth:`resume_publishers`."""
-        self._paused = True
-        self._put_publish_rate_in_force()
+    def pause_publishers(self, publishers: str | None = None) -> None:
+        """No publisher, or none of those named, sends until :meth:`resume_publishers`."""
+        chosen = self._groups(publishers)
+        self._paused.update(chosen)
+        self._put_rates_in_force(chosen)
 
-    def resume_publishers(self) -> None:
-        """Every publisher goes on where it was paused."""
-        self._paused = False
-        self._put_publish_rate_in_force()
+    def resume_publishers(self, publishers: str | None = None) -> None:
+        """Every publisher, or each of those named, goes on where it was paused."""
+        chosen = self._groups(publishers)
+        self._paused.difference_update(chosen)
+        self._put_rates_in_force(chosen)
 
-    def _put_publish_rate_in_force(self) -> None:
-        self._state.clock[0]["wanted_rate"] = 0.0 if self._paused else self._publish_rate
+    def _put_rates_in_force(self, names: list[str]) -> None:
+        for name in names:
+            silent = name in self._paused or name in self._removed
+            rate = 0.0 if silent else self._rates.get(name, 1.0)
+            self._state.publishers["wanted_rate"][self._publishers[name][1]] = rate
+        self._state.clock[0]["changed"] = True
+
+    def add_consumer(self, like: str, name: str | None = None) -> str:
+        """From now on there is one more consumer, as the scenario describes ``like``; its name."""
+        model = self._like[self._consumer(like)[0].name]
+        consumer = replace(self._consumers[model][0], name=self._new_name(model, name))
+        layout = Layout(self.scenario, self.seed, self._state)
+        row = layout.add_consumer(consumer, model)
+        self._state = layout.extended()
+        self._state.consumers[row]["since"] = self.now
+        self._state.clock[0]["changed"] = True
+        self._consumers[consumer.name] = consumer, row
+        self._like[consumer.name] = model
+        return consumer.name
+
+    def remove_consumer(self, name: str) -> None:
+        """A consumer gets no more messages; it finishes those it has."""
+        self._row(name)["wanted"] = False
+        self._state.clock[0]["changed"] = True
+
+    def add_publishers(self, like: str, name: str | None = None) -> str:
+        """From now on there is one more group of publishers, as ``like``; its name."""
+        model = self._like[self._groups(like)[0]]
+        group = replace(self._publishers[model][0], name=self._new_name(model, name))
+        layout = Layout(self.scenario, self.seed, self._state)
+        rows = layout.add_publishers(group, model)
+        self._state = layout.extended()
+        self._state.clock[0]["changed"] = True
+        self._publishers[group.name] = group, rows
+        self._like[group.name] = model
+        return group.name
+
+    def remove_publishers(self, name: str) -> None:
+        """A group of publishers sends no more, and does not resume."""
+        self._removed.update(self._groups(name))
+        self._put_rates_in_force([name])
+
+    def _new_name(self, model: str, name: str | None) -> str:
+        taken = self._like
+        number = sum(each == model for each in taken.values()) + 1
+        chosen = name or f"{model} {number}"
+        if chosen in taken:
+            raise InputError(f"there is a {chosen!r} already; give another name.")
+        return chosen
 
     @property
     def counts(self) -> Counts:
         """Where all messages went."""
-        queues, consumers = self._state.queues, self._state.consumers
+        queues = self._state.queues
         return Counts(
-            published=int(queues["published"].sum()),
-            dropped=int(queues["dropped"].sum()),
-            queued=int(self._state.messages.lines["length"][queues["line"]].sum()),
-            delivered=int(consumers["delivered"].sum()),
-            acknowledged=int(consumers["acknowledged"].sum()),
-            in_flight=int(consumers["in_flight"].sum()),
+            queued=int(queues["length"].sum()),
+            in_flight=int(self._state.consumers["in_flight"].sum()),
+            **{
+                name: int(queues[name].sum())
+                for name in Counts.__dataclass_fields__
+                if name not in ("queued", "in_flight")
+            },
         )
 
     def totals(self, consumer: str) -> ConsumerTotals:
@@ -143,6 +240,11 @@ class Simulation:
         row = self._row(consumer)
         # The engine adds up times when the window changes; this is the rest, up to now.
         rest = self.now - float(row["since"])
+        first, count = int(row["first_handler"]), int(row["handlers"])
+        handlers = self._state.handlers[first : first + count]
+        busy = handlers["slot"][handlers["message"] >= 0]
+        due = self._state.due[int(self._state.clock[0]["leaves"]) + busy]
+        begun = float(np.sum(due - self.now))
         return ConsumerTotals(
             arrivals=int(row["arrivals"]),
             finished=int(row["finished"]),
@@ -150,6 +252,7 @@ class Simulation:
             in_flight_time=float(row["in_flight_time"]) + int(row["in_flight"]) * rest,
             work_time=float(row["work_time"]),
             buffer_time=float(row["buffer_time"]),
+            busy_time=float(row["busy_time"]) - begun,
         )
 
     def most_in_flight(self, consumer: str) -> int:
@@ -159,13 +262,57 @@ class Simulation:
         row["most_in_flight"] = row["in_flight"]
         return most
 
-    def _row(self, consumer: str) -> Any:
-        return self._state.consumers[self._index(consumer)]
+    @property
+    def consumers(self) -> list[str]:
+        """All consumers there are or were, in the order in which they joined."""
+        return list(self._consumers)
 
-    def _index(self, consumer: str) -> int:
-        names = [each.name for each in self._consumers]
-        if consumer not in names:
-            raise InputError(
-                f"there is no consumer {consumer!r}; give one of {', '.join(map(repr, names))}."
+    @property
+    def publishers(self) -> list[str]:
+        """All groups of publishers there are or were, in the order in which they joined."""
+        return list(self._publishers)
+
+    @property
+    def types(self) -> list[str]:
+        """The types of messages there are."""
+        return list(self._types)
+
+    @property
+    def adaptations(self) -> list[tuple[float, str]]:
+        """When which rule of the scenario changed the system."""
+        return [] if self._adaptation is None else list(self._adaptation.done)
+
+    def active(self, like: str) -> list[str]:
+        """What sends or receives now of ``like`` and what was added like it, oldest first."""
+        wanted = self._state.consumers["wanted"]
+        return [
+            name
+            for name, model in self._like.items()
+            if model == like
+            and (
+                wanted[self._consumers[name][1]]
+                if name in self._consumers
+                else name not in self._removed
             )
-        return names.index(consumer)
+        ]
+
+    def publisher_rows(self, name: str) -> Any:
+        """The rows of a group of publishers, copied."""
+        return self._state.publishers[self._publishers[self._groups(name)[0]][1]]
+
+    def _row(self, consumer: str) -> Any:
+        return self._state.consumers[self._consumer(consumer)[1]]
+
+    def _consumer(self, name: str) -> tuple[Consumer, int]:
+        if name not in self._consumers:
+            names = ", ".join(map(repr, self._consumers))
+            raise InputError(f"there is no consumer {name!r}; give one of {names}.")
+        return self._consumers[name]
+
+    def _groups(self, name: str | None) -> list[str]:
+        if name is None:
+            return list(self._publishers)
+        if name not in self._publishers:
+            names = ", ".join(map(repr, self._publishers))
+            raise InputError(f"there are no publishers {name!r}; give one of {names}.")
+        return [name]

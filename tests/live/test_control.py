@@ -68,7 +68,8 @@ def test_the_goal_is_met_and_a_dry_queue_does_not_wind_up(
         )
         assert all(not step.sample.window_limited for step in consuming.steps[-4:])
         assert consuming.consumer.held == 0
-        assert consuming.consumer.prefetch <= before * 1.2
+        # Rates scatter on a busy machine; what must not move is the prefetch.
+        assert consuming.consumer.prefetch <= before * 1.1
         dry = len(consuming.steps)
         fill(broker.parameters, queue_name, 2000)
         consuming.until(lambda: len(consuming.steps) >= dry + 6, "it is refilled and consumed")

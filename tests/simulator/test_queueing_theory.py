@@ -10,6 +10,7 @@ from scipy import stats
 
 from simulator import Duration, Simulation
 from simulator.draws import SOURCE, draw, source, standard_normal
+from simulator.state import State
 from tests.simulator.scenarios import one_queue
 
 
@@ -102,8 +103,8 @@ def test_a_bounded_queue_loses_what_the_consumer_cannot_take(overflow: str) -> N
     ids=lambda duration: duration.distribution,
 )
 def test_draws_have_the_distribution_they_are_named_for(duration: Duration) -> None:
-    row = np.array([source(duration, 1, "test")], SOURCE)[0]
-    draws = np.array([draw(row) for _ in range(20_000)])
+    state = State(sources=np.array([source(duration, 1, "test")], SOURCE))
+    draws = np.array([draw(state, 0) for _ in range(20_000)])
     mean, sd = duration.mean, duration.sd
     if duration.distribution == "deterministic":
         assert set(draws) == {mean}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from simulator import Duration, Simulation
-from simulator.scenario import Scenario
+from simulator import Duration, Scenario, Simulation
 from tests.simulator.scenarios import NOISY, one_queue, with_prefetch, with_publishers
 
 
@@ -15,10 +14,8 @@ def run(scenario: Scenario, cuts: list[float], seed: int = 7) -> Simulation:
 
 
 def outcome(simulation: Simulation) -> tuple[object, ...]:
-    state = simulation._state
-    arrays = (state.clock, *state.timers, state.messages.pool, state.messages.lines)
-    rows = (state.sources, state.publishers, state.queues, state.consumers, state.handlers)
-    return (simulation.counts, *(array.tobytes() for array in (*arrays, *rows)))
+    state = simulation.state
+    return (simulation.counts, *(getattr(state, name).tobytes() for name in state.ROWS))
 
 
 def test_the_same_seed_gives_the_same_run_bit_for_bit() -> None:

@@ -28,6 +28,10 @@ from tests.simulator.scenarios import ROSA
 
 TEXT = (resources.files("simulator") / "scenarios" / "rosa.toml").read_text(encoding="utf-8")
 KEYS = ["name", "queue", "count", "every", "message_size", "max_length", "overflow", "link"]
+KEYS += ["exchange", "routing_key", "messages", "persistent", "confirms", "schedule", "priorities"]
+KEYS += ["message_ttl", "delivery_limit", "dead_letter_exchange", "dead_letter_routing_key"]
+KEYS += ["dispatch", "durable", "write_before_delivery", "acknowledge", "ack_batch", "failure"]
+KEYS += ["ack_multiple", "on_failure", "crash_every", "restart", "work_schedule", "sends"]
 KEYS += ["handlers", "work", "overhead", "prefetch", "round_trip", "jitter", "bytes_per_second"]
 
 
@@ -141,6 +145,10 @@ scalars = (
     | st.sampled_from(["work", "network", "drop-head", "normal", 10**400, -0.0, 5e-324])
 )
 values = scalars | st.lists(scalars, max_size=2)
+words = ["mean", "sd", "distribution", "values", "file", "at", "factor", "over", "size", "on"]
+words += ["routing_key", "probability", "headers", "type"]
+values |= st.lists(st.dictionaries(st.sampled_from(words), values, max_size=4), max_size=2)
+values |= st.dictionaries(st.sampled_from(words), values, max_size=4)
 values |= st.dictionaries(st.sampled_from(["mean", "sd", "distribution"]), values, max_size=3)
 
 

@@ -96,9 +96,8 @@ def test_no_message_is_lost_or_made_and_no_window_overfilled(
         assert plant.most_in_flight <= max(left, math.ceil(level))
         assert 0 <= sample.starved <= 1
         assert 0 <= sample.in_flight <= plant.most_in_flight + 1e-6
-        for queue, line in zip(scenario.queues, plant.simulation._state.queues, strict=True):
-            length = plant.simulation._state.messages.lines[line["line"]]["length"]
-            assert queue.max_length is None or length <= queue.max_length
+        for queue, line in zip(scenario.queues, plant.simulation.state.queues, strict=True):
+            assert queue.max_length is None or line["length"] <= queue.max_length
 
 
 @settings(max_examples=30, deadline=None)
@@ -175,14 +174,14 @@ def test_messages_on_a_link_with_jitter_keep_their_order() -> None:
     row = simulation._row("consumer")
     for step in range(1, 200):
         simulation.run_until(step * 0.01)
-        messages = simulation._state.messages
+        state = simulation.state
         for line in (row["down_line"], row["up_line"]):
-            chain = messages.lines[line]
+            chain = state.lines[line]
             message, previous = chain["first"], 0.0
             for _ in range(chain["length"]):
-                due = messages.pool[message]["due"]
+                due = state.pool[message]["due"]
                 assert due >= previous
-                message, previous = messages.pool[message]["next"], due
+                message, previous = state.pool[message]["next"], due
 
 
 def test_a_queue_without_a_bound_keeps_everything() -> None:

@@ -1,0 +1,356 @@
+"""Delivered messages per second of wall time: this simulator beside SimPy and Ciw, same models.
+
+SimPy runs the model twice: as its tutorial teaches, a process for every message, and as lean as
+it can be, with bare timeouts and callbacks. All take turns in one process; compiling is apart.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.measure import spread
+from simulator import (
+    Consumer,
+    Duration,
+    Link,
+    Publishers,
+    Queue,
+    Scenario,
+    Simulation,
+    load_scenario,
+)
+
+REPETITIONS = 5
+WANTED = {"rosa": 50, "topology": 30, "m_m_1": 100}
+FIRST_RUN = (
+    "import time; start = time.perf_counter(); "
+    "from simulator import Simulation, load_scenario; "
+    "Simulation(load_scenario('rosa')).run_until(1.0); print(time.perf_counter() - start)"
+)
+
+
+def drawn(duration: Duration) -> Callable[[], float]:
+    """A function that draws a duration."""
+    mean, sd = duration.mean, duration.sd or 0.0
+    if duration.distribution == "exponential":
+        return lambda: random.expovariate(1 / mean)
+    if duration.distribution == "normal":
+        return lambda: max(random.gauss(mean, sd), 0.0)
+    return lambda: mean
+
+
+@dataclass(frozen=True)
+class Model:
+    """What of a scenario the peers run: publishers, queues, windows, links, handlers."""
+
+    publishers: list[tuple[str, float, Callable[[], float]]]  # queue, first at, every
+    bounds: dict[str, int | None]
+    consumers: list[tuple[str, int, int, float, Callable[[], float]]]
+    """Queue, prefetch, handlers, one way of the link, work with overhead."""
+
+    @staticmethod
+    def of(scenario: Scenario) -> Model:
+        """The model of a scenario."""
+        links = {link.name: link.round_trip / 2 for link in scenario.links}
+        publishers, consumers = [], []
+        for group in scenario.publishers:
+            for number in range(group.count):
+                first = group.every.mean * number / group.count
+                publishers.append((group.queue or "", first, drawn(group.every)))
+        for consumer in scenario.consumers:
+            work, overhead = drawn(consumer.work), consumer.overhead
+            consumers.append(
+                (
+                    consumer.queue,
+                    int(consumer.prefetch),
+                    consumer.handlers,
+                    links.get(consumer.link or "", 0.0),
+                    lambda work=work, overhead=overhead: work() + overhead,
+                )
+            )
+        return Model(publishers, {q.name: q.max_length for q in scenario.queues}, consumers)
+
+
+def simpy_processes(model: Model, seconds: float) -> int:
+    """As SimPy's tutorial teaches: stores, resources, and a process for every message."""
+    import simpy
+
+    env = simpy.Environment()
+    delivered = 0
+    queues = {name: simpy.Store(env) for name in model.bounds}
+
+    def publish(name: str, first: float, every: Callable[[], float]) -> Generator[Any, Any, None]:
+        queue, bound = queues[name], model.bounds[name]
+        yield env.timeout(first)
+        while True:
+            if bound is not None and len(queue.items) >= bound:
+                queue.items.pop(0)
+            yield queue.put(env.now)
+            yield env.timeout(every())
+
+    def handle(
+        handlers: simpy.Resource, window: simpy.Container, delay: float, work: Callable[[], float]
+    ) -> Generator[Any, Any, None]:
+        nonlocal delivered
+        yield env.timeout(delay)
+        with handlers.request() as request:
+            yield request
+            delivered += 1
+            yield env.timeout(work())
+        yield env.timeout(delay)
+        yield window.put(1)
+
+    def consume(
+        name: str, prefetch: int, handlers: int, delay: float, work: Callable[[], float]
+    ) -> Generator[Any, Any, None]:
+        window = simpy.Container(env, init=prefetch)
+        threads = simpy.Resource(env, handlers)
+        while True:
+            yield window.get(1)
+            yield queues[name].get()
+            env.process(handle(threads, window, delay, work))
+
+    for publisher in model.publishers:
+        env.process(publish(*publisher))
+    for consumer in model.consumers:
+        env.process(consume(*consumer))
+    env.run(until=seconds)
+    return delivered
+
+
+def simpy_lean(model: Model, seconds: float) -> int:
+    """As lean as SimPy can be: bare timeouts and callbacks, deques for everything else."""
+    import simpy
+
+    env = simpy.Environment()
+    delivered = 0
+    queues: dict[str, deque[float]] = {
+        name: deque(maxlen=bound) for name, bound in model.bounds.items()
+    }
+    ready: dict[str, deque[_Lean]] = {name: deque() for name in model.bounds}
+
+    def later(delay: float, action: Callable[[Any], None]) -> None:
+        env.timeout(delay).callbacks.append(action)
+
+    class _Lean:
+        def __init__(
+            self, name: str, prefetch: int, handlers: int, delay: float, work: Callable[[], float]
+        ) -> None:
+            self.name, self.room, self.idle = name, prefetch, handlers
+            self.delay, self.work, self.buffer = delay, work, 0
+
+        def fill(self) -> None:
+            queue = queues[self.name]
+            while self.room and queue:
+                queue.popleft()
+                self.room -= 1
+                later(self.delay, self.receive)
+            if self.room and self not in ready[self.name]:
+                ready[self.name].append(self)
+
+        def receive(self, _: Any) -> None:
+            if self.idle:
+                self.idle -= 1
+                self.begin()
+            else:
+                self.buffer += 1
+
+        def begin(self) -> None:
+            nonlocal delivered
+            delivered += 1
+            later(self.work(), self.finish)
+
+        def finish(self, _: Any) -> None:
+            later(self.delay, self.acknowledge)
+            if self.buffer:
+                self.buffer -= 1
+                self.begin()
+            else:
+                self.idle += 1
+
+        def acknowledge(self, _: Any) -> None:
+            self.room += 1
+            self.fill()
+
+    def publisher(name: str, every: Callable[[], float]) -> Callable[[Any], None]:
+        queue, waiting = queues[name], ready[name]
+
+        def publish(_: Any) -> None:
+            queue.append(env.now)
+            if waiting:
+                waiting.popleft().fill()
+            later(every(), publish)
+
+        return publish
+
+    for name, first, every in model.publishers:
+        later(first, publisher(name, every))
+    for consumer in model.consumers:
+        _Lean(*consumer).fill()
+    env.run(until=seconds)
+    return delivered
+
+
+def ciw_m_m_1(seconds: float) -> int:
+    """An M/M/1 queue at load 0.8, as Ciw's documentation writes it."""
+    import ciw
+
+    network = ciw.create_network(
+        arrival_distributions=[ciw.dists.Exponential(rate=0.8)],
+        service_distributions=[ciw.dists.Exponential(rate=1.0)],
+        number_of_servers=[1],
+    )
+    ciw.seed(1)
+    simulation = ciw.Simulation(network)
+    simulation.simulate_until_max_time(seconds)
+    return len(simulation.get_all_records())
+
+
+def rosa() -> Scenario:
+    scenario = load_scenario("rosa")
+    return replace(scenario, consumers=[replace(scenario.consumers[0], prefetch=22)])
+
+
+def topology(queues: int, consumers: int = 4) -> Scenario:
+    """Queues with consumers each, over a link of 10 ms, at four fifths of their capacity."""
+    names = [f"q{number}" for number in range(queues)]
+    every, work = Duration(0.01 / (0.8 * consumers), "exponential"), Duration(0.01, "exponential")
+    return Scenario(
+        f"{queues} queues",
+        1.0,
+        [Publishers(f"to {name}", name, every) for name in names],
+        [Queue(name) for name in names],
+        [
+            Consumer(f"{name}.{number}", name, work, link="link", prefetch=10)
+            for name in names
+            for number in range(consumers)
+        ],
+        [Link("link", 0.01)],
+    )
+
+
+def m_m_1() -> Scenario:
+    return Scenario(
+        "m/m/1",
+        1.0,
+        [Publishers("p", "queue", Duration(1.25, "exponential"))],
+        [Queue("queue")],
+        [Consumer("c", "queue", Duration(1.0, "exponential"))],
+    )
+
+
+def ours(scenario: Scenario, seconds: float) -> tuple[float, float]:
+    """Messages handed to the business logic per second of wall and of simulated time."""
+    simulation = Simulation(scenario)
+    simulation.run_until(scenario.sample_interval)
+    before = int(simulation.state.consumers["arrivals"].sum())
+    start = time.perf_counter()
+    simulation.run_until(scenario.sample_interval + seconds)
+    taken = time.perf_counter() - start
+    delivered = int(simulation.state.consumers["arrivals"].sum()) - before
+    return delivered / taken, delivered / seconds
+
+
+def peer(run: Callable[[float], int], seconds: float) -> tuple[float, float]:
+    random.seed(1)
+    start = time.perf_counter()
+    delivered = run(seconds)
+    return delivered / (time.perf_counter() - start), delivered / seconds
+
+
+def compared(
+    scenario: Scenario, seconds: float, peers: dict[str, tuple[Callable[[float], int], float]]
+) -> dict[str, Any]:
+    """Turns of this simulator and each peer, and the ratio of their medians."""
+    rates: dict[str, list[float]] = {"simulator": []} | {name: [] for name in peers}
+    simulated: dict[str, float] = {}
+    for _ in range(REPETITIONS):
+        rate, simulated["simulator"] = ours(scenario, seconds)
+        rates["simulator"].append(rate)
+        for name, (run, peer_seconds) in peers.items():
+            rate, simulated[name] = peer(run, peer_seconds)
+            rates[name].append(rate)
+    result: dict[str, Any] = {f"{name}_per_second": spread(each) for name, each in rates.items()}
+    result["per_simulated_second"] = simulated  # alike: they run the same model
+    for name in peers:
+        result[f"ratio_{name}"] = (
+            result["simulator_per_second"]["median"] / result[f"{name}_per_second"]["median"]
+        )
+    return result
+
+
+def growth() -> dict[str, Any]:
+    """One topology run ten times as long each time, and one with ten times the queues."""
+    scenario, by_messages = topology(5), []
+    for messages in (10**5, 10**6, 10**7, 10**8):
+        simulation = Simulation(scenario)
+        start = time.perf_counter()
+        simulation.run_until(messages / 1600.0)
+        taken = time.perf_counter() - start
+        by_messages.append(
+            {
+                "delivered": simulation.counts.delivered,
+                "seconds_per_million": taken / simulation.counts.delivered * 1e6,
+                "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "rows_for_messages": int(simulation.state.pool.size),
+            }
+        )
+    by_queues = []
+    for queues in (10, 100, 1000):
+        rates = [ours(topology(queues), 200_000 / (320.0 * queues))[0] for _ in range(3)]
+        by_queues.append({"queues": queues, "seconds_per_million": 1e6 / max(rates)})
+    ratio = by_queues[-1]["seconds_per_million"] / by_queues[0]["seconds_per_million"]
+    return {
+        "by_messages": by_messages,
+        "by_queues": by_queues,
+        "cost_of_100_times_the_queues": ratio,
+        "allowed": 3.0,
+        "met": ratio <= 3.0,
+    }
+
+
+def first_run() -> float:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_RUN], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def run() -> dict[str, Any]:
+    first_run()  # compiles if need be
+    model = Model.of(rosa())
+    large = Model.of(topology(50))
+    results: dict[str, Any] = {
+        "rosa": compared(
+            rosa(),
+            300.0,
+            {
+                "simpy": (lambda t: simpy_processes(model, t), 10.0),
+                "simpy_lean": (lambda t: simpy_lean(model, t), 20.0),
+            },
+        ),
+        "topology": compared(
+            topology(50),
+            30.0,
+            {
+                "simpy": (lambda t: simpy_processes(large, t), 1.0),
+                "simpy_lean": (lambda t: simpy_lean(large, t), 2.0),
+            },
+        ),
+        "m_m_1": compared(m_m_1(), 1e6, {"ciw": (ciw_m_m_1, 20_000.0)}),
+    }
+    for name, least in WANTED.items():
+        against = "ratio_ciw" if name == "m_m_1" else "ratio_simpy"
+        results[name]["wanted"] = least
+        results[name]["met"] = results[name][against] >= least
+    results["growth"] = growth()
+    results["first_run_of_a_second_process_seconds"] = first_run()
+    return results
