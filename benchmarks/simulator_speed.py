@@ -37,6 +37,11 @@ FIRST_RUN = (
 )
 
 
+def taking(work: Callable[[], float], overhead: float) -> Callable[[], float]:
+    """How long a handler is busy with a message."""
+    return lambda: work() + overhead
+
+
 def drawn(duration: Duration) -> Callable[[], float]:
     """A function that draws a duration."""
     mean, sd = duration.mean, duration.sd or 0.0
@@ -73,7 +78,7 @@ class Model:
                     int(consumer.prefetch),
                     consumer.handlers,
                     links.get(consumer.link or "", 0.0),
-                    lambda work=work, overhead=overhead: work() + overhead,
+                    taking(work, overhead),
                 )
             )
         return Model(publishers, {q.name: q.max_length for q in scenario.queues}, consumers)
@@ -270,7 +275,7 @@ def compared(
     scenario: Scenario, seconds: float, peers: dict[str, tuple[Callable[[float], int], float]]
 ) -> dict[str, Any]:
     """Turns of this simulator and each peer, and the ratio of their medians."""
-    rates: dict[str, list[float]] = {"simulator": []} | {name: [] for name in peers}
+    rates: dict[str, list[float]] = {name: [] for name in ("simulator", *peers)}
     simulated: dict[str, float] = {}
     for _ in range(REPETITIONS):
         rate, simulated["simulator"] = ours(scenario, seconds)

@@ -12,9 +12,6 @@ from simulator.duration import LONGEST, Duration, Size
 LARGEST_MESSAGE = 512 * 1024 * 1024
 """Bytes. RabbitMQ accepts no larger max_message_size than this."""
 
-MOST_PREFETCH = 65535
-"""Messages. The prefetch count of AMQP 0-9-1 basic.qos is an unsigned 16-bit number."""
-
 Entity = TypeVar("Entity")
 
 
@@ -121,11 +118,3 @@ def known(key: str, name: str, names: Sequence[str], owner: str) -> None:
     if name not in names:
         there = ", ".join(map(repr, names)) or f"those under {key}s (there are none)"
         raise InputError(f"{key} of {owner!r} is {name!r}; give one of {there}.")
-
-
-def prefetch_count(value: object) -> float:
-    """``value`` as a prefetch: a real number of messages that a broker could be asked for."""
-    prefetch = not_negative("prefetch", value)
-    if prefetch > MOST_PREFETCH:
-        raise InputError(f"prefetch is {prefetch:g}; AMQP allows at most {MOST_PREFETCH}.")
-    return prefetch

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from controlmq.checks import MOST_PREFETCH, prefetch_count
 from controlmq.errors import InputError
 from simulator import checks
 from simulator.duration import Duration, Size
@@ -90,7 +91,7 @@ class Consumer:
         checks.seconds("overhead", self.overhead)
         if self.link is not None:
             checks.text("link", self.link)
-        checks.prefetch_count(self.prefetch)
+        prefetch_count("prefetch", self.prefetch)
         self._check_acknowledgements()
         checks.share("failure", self.failure)
         checks.choice("on_failure", self.on_failure, FAILURES)
@@ -111,7 +112,7 @@ class Consumer:
 
     def _check_acknowledgements(self) -> None:
         checks.choice("acknowledge", self.acknowledge, ACKNOWLEDGEMENTS)
-        checks.whole("ack_batch", self.ack_batch, 1, checks.MOST_PREFETCH)
+        checks.whole("ack_batch", self.ack_batch, 1, MOST_PREFETCH)
         checks.flag("ack_multiple", self.ack_multiple)
         if self.ack_batch == 1 and not self.ack_multiple:
             return

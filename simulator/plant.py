@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controlmq.checks import prefetch_count
 from controlmq.errors import InputError
 from controlmq.loop import Sample
-from simulator.checks import prefetch_count
 from simulator.scenario import Scenario
 from simulator.simulation import Counts, Simulation
 
@@ -82,7 +82,7 @@ class SimulatedConsumer:
 
     def actuate(self, prefetch: float) -> None:
         """Put a real-valued prefetch in force from now on."""
-        self._prefetch = prefetch_count(prefetch)
+        self._prefetch = prefetch_count("prefetch", prefetch)
         self.simulation.set_prefetch(self.name, self._prefetch)
 
     def set_service_time(self, mean: float) -> None:

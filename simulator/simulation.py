@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from controlmq.checks import above_zero, finite
+from controlmq.checks import above_zero, finite, prefetch_count
 from controlmq.errors import InputError
 from simulator.adaptation import Adaptation
-from simulator.checks import prefetch_count
 from simulator.consumers import Consumer
 from simulator.duration import LONGEST
 from simulator.engine import FINISHED, STANDING_STILL, run_until
@@ -133,7 +132,7 @@ class Simulation:
 
     def set_prefetch(self, consumer: str, prefetch: float) -> None:
         """Put a real-valued prefetch in force; what is in flight stays until acknowledged."""
-        self._row(consumer)["wanted_prefetch"] = prefetch_count(prefetch)
+        self._row(consumer)["wanted_prefetch"] = prefetch_count("prefetch", prefetch)
         self._state.clock[0]["changed"] = True
 
     def set_service_time(self, consumer: str, mean: float) -> None:

@@ -70,23 +70,21 @@ def complex_number(word: str) -> complex:
 
 def count(word: str) -> int:
     """A whole number of 1 or more."""
-    try:
-        value = int(word)
-    except ValueError:
-        raise ArgumentTypeError(f"{word.strip()!r} is not a whole number") from None
-    if value < 1:
-        raise ArgumentTypeError(f"{value} is too small; give 1 or more")
-    return value
+    return _whole(word, 1)
 
 
 def seed(word: str) -> int:
     """A whole number of 0 or more."""
+    return _whole(word, 0)
+
+
+def _whole(word: str, least: int) -> int:
     try:
         value = int(word)
     except ValueError:
         raise ArgumentTypeError(f"{word.strip()!r} is not a whole number") from None
-    if value < 0:
-        raise ArgumentTypeError(f"{value} is too small; give 0 or more")
+    if value < least:
+        raise ArgumentTypeError(f"{value} is too small; give {least} or more")
     return value
 
 

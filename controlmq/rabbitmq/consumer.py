@@ -88,7 +88,7 @@ class Consumer:
             self,
             controller or _hold,
             goal if goal is not None else 1.0,
-            record=_guarded("the recorder", settings.record),
+            record=settings.record,
             group=settings.group or queue,
             trace=uuid.uuid4().hex[:12],
         )

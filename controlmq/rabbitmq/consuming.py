@@ -8,13 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from controlmq.controllers.limits import Limits
-from controlmq.controllers.resolve import ControllerSpec
-from controlmq.loop import Step, Transition
-from controlmq.model import ArxModel
+from controlmq.loop import Step
 from controlmq.rabbitmq.connecting import check_queue, connection_to
 from controlmq.rabbitmq.handling import Handler, Handling
-from controlmq.rabbitmq.settings import WindowChoice
 from controlmq.rabbitmq.wrap import wrap
 
 LOOK = 0.1
@@ -41,19 +37,12 @@ def consume(
     handler: Handler,
     *,
     workers: int = 1,
-    goal: float | None = None,
-    controller: ControllerSpec | None = None,
-    model: ArxModel | None = None,
-    interval: float = 1.0,
-    prefetch: float | None = None,
-    limits: Limits | None = None,
-    window: WindowChoice = "auto",
-    record: Callable[[Transition], None] | None = None,
-    group: str | None = None,
     on_step: Callable[[Step], bool],
+    **settings: Any,
 ) -> bool:
     """Consume until ``on_step`` returns False or a signal asks to stop; return if it was that.
 
+    ``settings`` are those of :func:`controlmq.rabbitmq.wrap`.
     The handler at work is finished and its message acknowledged before the connection closes.
     """
     stop = Stop()
@@ -65,19 +54,7 @@ def consume(
 
     with connection_to(url) as connection:
         check_queue(connection, queue)
-        channel = wrap(
-            connection.channel(),
-            goal,
-            controller,
-            model=model,
-            interval=interval,
-            prefetch=prefetch,
-            limits=limits,
-            window=window,
-            record=record,
-            group=group,
-            on_step=step,
-        )
+        channel = wrap(connection.channel(), on_step=step, **settings)
         with Handling(channel, handler, workers) as handling, _signals(stop):
 
             def on_message(*message: Any) -> None:

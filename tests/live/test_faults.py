@@ -127,7 +127,6 @@ def test_a_killed_broker(disposable_broker: Broker, kind: QueueKind) -> None:
 def test_a_cut_connection(broker: Broker, queue_name: str) -> None:
     fill(broker.parameters, queue_name, COUNT)
     with broker.proxied(delay=0.001) as proxy:
-
         cut_at: set[int] = set()
 
         class CuttingWorker(Worker):
