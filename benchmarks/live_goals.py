@@ -25,6 +25,10 @@ SETTLE, MEASURED = 20, 60
 STAIRCASE = (100.0, 400.0, 200.0, 650.0)
 STAIR, STAIR_SETTLE = 40, 15
 LIMITS = Limits(0.1, 14.0)
+QUORUM_SETTLE = 60
+"""Samples. RabbitMQ goes on writing a quorum queue's segments for most of a minute after a large
+fill, which on a small machine takes CPU time from the consumer."""
+
 REFILL = 65
 """Sample at which the dried queue is filled again."""
 
@@ -72,11 +76,12 @@ def judged(steps: Sequence[Step], goal: float) -> dict[str, float]:
 def held(
     bed: Bed, kind: QueueKind, controller: Callable[[], Controller], goal: float, measured: int
 ) -> dict[str, float]:
-    samples = SETTLE + measured
+    settle = QUORUM_SETTLE if kind == "quorum" else SETTLE
+    samples = settle + measured
     print(f"  {kind}, goal {goal:g}", file=sys.stderr)
     with bed.filled_queue(kind, round(1.3 * goal * samples) + 2000) as queue:
         steps = consume(bed, queue, controller(), lambda _: goal, samples, limits=LIMITS)
-    return judged(steps[SETTLE:], goal)
+    return judged(steps[settle:], goal)
 
 
 def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:
