@@ -67,7 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
     def on_step(step: Step) -> bool:
         nonlocal seen
         seen += 1
-        print(_json_line(step) if arguments.json else _line(step, arguments.goal), flush=True)
+        try:
+            print(_json_line(step) if arguments.json else _line(step, arguments.goal), flush=True)
+        except BrokenPipeError:
+            return False  # whoever read us has seen enough
         return arguments.samples is None or seen < arguments.samples
 
     with ExitStack() as stack:

@@ -53,6 +53,20 @@ def controller_from(
     return spec
 
 
+def model_of(spec: ControllerSpec) -> ArxModel | None:
+    """The model that comes with a specification, where one does."""
+    if isinstance(spec, ArxModel):
+        return spec
+    if isinstance(spec, Tuning):
+        return spec.model
+    if isinstance(spec, str | os.PathLike) and str(spec).lower() not in KINDS:
+        text = read_text(spec, "controller or model file")
+        if json_format(text) == CONTROLLER_FORMAT:
+            return Tuning.from_json(text, str(spec)).model
+        return ArxModel.from_json(text, str(spec))
+    return None
+
+
 def build(tuning: Tuning, limits: Limits | None = None) -> P | PI | PID:
     """The controller object of a tuning, limited to the model's linear range by default."""
     limits = limits or Limits.of(tuning.model)

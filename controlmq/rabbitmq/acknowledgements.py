@@ -73,6 +73,8 @@ class Acknowledgements:
         assert self.journal is not None
         tags = self.ledger.up_to(tag) if multiple else [tag]
         self.journal += [each for each in tags if each in self.ledger.unacked]
+        fetched = self.ledger.fetched_up_to(tag) if multiple else [tag]
+        self.ledger.fetched.difference_update(fetched)
         self._wire.acknowledge([Ack(tag, multiple)])
 
     def begin_transaction(self) -> None:
@@ -84,7 +86,9 @@ class Acknowledgements:
     def committed(self) -> None:
         """What the transaction acknowledged is acknowledged now."""
         if self.journal:
-            self._settle([tag for tag in self.journal if tag in self.ledger.unacked])
+            # A tag may have been acknowledged singly and again among several.
+            tags = dict.fromkeys(self.journal)
+            self._settle([tag for tag in tags if tag in self.ledger.unacked])
             self.journal = []
 
     def rolled_back(self) -> None:
@@ -100,9 +104,12 @@ class Acknowledgements:
         now = clock()
         tags = self.ledger.up_to(tag)
         fetched = self.ledger.fetched_up_to(tag)
-        if not tags and not fetched:
+        if not self.ledger.whole or not (tags or fetched):
+            # Also for messages that are not in our books: as the user gave it.
             self.give_back_all()
             self._wire.acknowledge([Ack(tag, True)])
+            self.ledger.fetched.difference_update(fetched)
+            self._settle(tags)
             return
         self.ledger.fetched.difference_update(fetched)
         if fetched:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from controlmq.controllers import PID, P
-from controlmq.controllers.resolve import controller_from
+from controlmq.controllers.resolve import controller_from, model_of
 from controlmq.errors import InputError
 from controlmq.loop import Controller
 from controlmq.rabbitmq.acknowledgements import Acknowledgements, clock
@@ -59,6 +59,7 @@ class Adaptation:
         self.fixed = False
         """Whether control has ended, and pika takes over as soon as no lane is left."""
         self._told: dict[str, str | None] = {}
+        self._given_controller = False
         self._own_controller: Controller | None = None
         self._timer: object | None = None
         self._timer_at = math.inf
@@ -73,6 +74,8 @@ class Adaptation:
             settings = replace(settings, goal=goal)
         if exclusive:
             settings = replace(settings, window="single")
+        if settings.model is None and settings.controller is not None:
+            settings = replace(settings, model=model_of(settings.controller))
         controller = self._controller()
         if isinstance(controller, P | PID) and settings.goal_for(queue) is None:
             raise InputError(f"queue {queue} has no goal; give one in messages/second.")
@@ -85,9 +88,13 @@ class Adaptation:
         controller = controller_from(given, model=self.settings.model, limits=self.settings.limits)
         if controller is given:
             # A controller remembers, so the second consumer gets a copy of its own.
-            if self._own_controller is not None:
-                return copy.deepcopy(self._own_controller)
-            self._own_controller = copy.deepcopy(controller)
+            if self._given_controller:
+                return _copied(self._own_controller)
+            self._given_controller = True
+            try:
+                self._own_controller = copy.deepcopy(controller)
+            except Exception:
+                self._own_controller = None
         return controller
 
     def subscribed(self, consumer: Consumer) -> None:
@@ -172,11 +179,12 @@ class Adaptation:
                     acks.release(consumer, now, apart=True)
             method.consumer_tag = tag
             if consumer.unseen:
+                acks.ledger.saw(method.delivery_tag)
                 consumer.first_message(properties)
             if now >= self.deadline:
                 self.attend(now)
-            if acks.longest > patience and window.held:
-                acks.give_back(consumer)
+            if acks.longest > patience:
+                acks.give_back_all()
             deliver(channel, method, properties, body)
             ended = sensors.active_at = clock()
             if ended - now > acks.longest:
@@ -198,9 +206,13 @@ class Adaptation:
             for consumer in list(self.consumers.values()):
                 if not consumer.cancelled:
                     self._attend(consumer, now)
-        finally:
+        except BaseException:
+            # The next delivery tries again.
             self._attending = False
-            self.deadline = math.inf
+            self.deadline = clock() + BUSY
+            raise
+        self._attending = False
+        self.deadline = math.inf
         if self._plain_already():
             self.stop()
             self.wire.restore()
@@ -284,6 +296,15 @@ class Adaptation:
         self.closed = True
         self._drop_timer()
         self.deadline = math.inf
+
+
+def _copied(controller: Controller | None) -> Controller:
+    if controller is None:
+        raise InputError(
+            "the controller cannot be copied for a second consumer; wrap a channel for each, "
+            "with a controller of its own."
+        )
+    return copy.deepcopy(controller)
 
 
 def refuse_auto_ack(auto_ack: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pika import frame, spec
 from pika.channel import Channel
+from pika.exceptions import DuplicateConsumerTag
 
 from controlmq.rabbitmq.adaptation import Adaptation, refuse_auto_ack, refuse_global
 from controlmq.rabbitmq.cancelling import once_a_consumer, watch_cancels
@@ -139,8 +140,10 @@ class AdaptiveChannel(Channel):  # type: ignore[misc]
         adaptation = self._adaptation
         queue = queue or adaptation.last_queue
         tag = consumer_tag or self._generate_consumer_tag()
-        if tag in adaptation.consumers or not callable(on_message_callback):
-            # pika's own words for both.
+        if tag in adaptation.consumers:
+            raise DuplicateConsumerTag(tag)
+        if not callable(on_message_callback):
+            # In pika's own words.
             return str(super().basic_consume(queue, on_message_callback, consumer_tag=tag))
         consumer = adaptation.new_consumer(tag, queue, goal, exclusive)
         consumer.deliver = on_message_callback
@@ -220,11 +223,12 @@ class AdaptiveChannel(Channel):  # type: ignore[misc]
 
     def basic_get(self, queue: str, callback: Callback, auto_ack: bool = False) -> None:
         """As pika's."""
-        fetched = self._adaptation.acks.ledger.fetched
+        ledger = self._adaptation.acks.ledger
 
         def on_get_ok(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             if not auto_ack:
-                fetched.add(method.delivery_tag)
+                ledger.saw(method.delivery_tag)
+                ledger.fetched.add(method.delivery_tag)
             callback(channel, method, properties, body)
 
         super().basic_get(queue, on_get_ok if callable(callback) else callback, auto_ack)
@@ -260,11 +264,13 @@ class AdaptiveChannel(Channel):  # type: ignore[misc]
 
     def tx_commit(self, callback: Callback | None = None) -> None:
         """As pika's."""
+        self._adaptation.acks.begin_transaction()
         super().tx_commit(callback)
         self._adaptation.acks.committed()
 
     def tx_rollback(self, callback: Callback | None = None) -> None:
         """As pika's."""
+        self._adaptation.acks.begin_transaction()
         super().tx_rollback(callback)
         self._adaptation.acks.rolled_back()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import DuplicateConsumerTag
 
 from controlmq.rabbitmq.acknowledgements import clock
 from controlmq.rabbitmq.adaptation import Adaptation, refuse_auto_ack, refuse_global
@@ -128,8 +129,10 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
         adaptation = self._adaptation
         queue = queue or adaptation.last_queue
         tag = consumer_tag or self._impl._generate_consumer_tag()
-        if tag in adaptation.consumers or not callable(on_message_callback):
-            # pika's own words for both.
+        if tag in adaptation.consumers:
+            raise DuplicateConsumerTag(tag)
+        if not callable(on_message_callback):
+            # In pika's own words.
             return str(super().basic_consume(queue, on_message_callback, consumer_tag=tag))
         consumer = adaptation.new_consumer(tag, queue, goal, exclusive)
         consumer.deliver = on_message_callback
@@ -203,14 +206,17 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
         while (generator := self._generator) is not None:
             if generator.messages:
                 deadline = None
+                if self.is_open and clock() >= self._adaptation.deadline:
+                    self._adaptation.attend(clock())
                 yield generator.messages.popleft()
+                if generator.consumer is not None:
+                    # Until now the user worked; only from here on is the consumer waiting.
+                    generator.consumer.sensors.active_at = clock()
                 continue
             if generator.consumer is None or generator.consumer.cancelled:
                 self._generator = None
                 return
             now = clock()
-            # Until now the user worked; only from here on is the consumer waiting.
-            generator.consumer.sensors.active_at = now
             if inactivity_timeout is None:
                 self._process_data_events(time_limit=None)
                 continue
@@ -269,6 +275,7 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
         """As pika's."""
         message: Message = super().basic_get(queue, auto_ack)
         if message[0] is not None and not auto_ack:
+            self._adaptation.acks.ledger.saw(message[0].delivery_tag)
             self._adaptation.acks.ledger.fetched.add(message[0].delivery_tag)
         return message
 
@@ -287,12 +294,14 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
 
     def tx_commit(self) -> Any:
         """As pika's."""
+        self._adaptation.acks.begin_transaction()
         answer = super().tx_commit()
         self._adaptation.acks.committed()
         return answer
 
     def tx_rollback(self) -> Any:
         """As pika's."""
+        self._adaptation.acks.begin_transaction()
         answer = super().tx_rollback()
         self._adaptation.acks.rolled_back()
         return answer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit, urlunsplit
 
 import pika
 from pika.exceptions import AMQPError, ChannelClosedByBroker
@@ -17,8 +17,8 @@ DEFAULT_URL = "amqp://guest:guest@localhost:5672/%2F"
 
 def url_parameters(url: str) -> pika.URLParameters:
     """What pika makes of a URL. ``amqps`` checks the server's certificate, as pika does."""
-    if urlsplit(url).scheme not in ("amqp", "amqps"):
-        raise InputError(f"the URL {shown(url)!r} is not one of AMQP; give amqp:// or amqps://.")
+    if url.partition("://")[0] not in ("amqp", "amqps"):
+        raise InputError(f"the URL {shown(url)} is not one of AMQP; give amqp:// or amqps://.")
     try:
         return pika.URLParameters(url)
     except Exception as error:
@@ -30,9 +30,12 @@ def url_parameters(url: str) -> pika.URLParameters:
 
 def shown(url: str) -> str:
     """The URL as a person or a log may see it: without user, password and options."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "(not shown)"  # whatever it is, it may hold a password
+    # A password may hold any character if it was not quoted, so what counts is the last @.
+    host = rest.rpartition("@")[2]
+    return f"{scheme}://{re.split('[?#]', host)[0]}"
 
 
 @contextmanager
@@ -51,7 +54,10 @@ def connection_to(url: str) -> Iterator[pika.BlockingConnection]:
     try:
         yield connection
     except (AMQPError, OSError) as error:
-        raise ControlmqError(f"lost {shown(url)}: {_reason(error)}") from None
+        raise ControlmqError(
+            f"lost {shown(url)}: {_reason(error)}; messages in flight went back to their queue, "
+            "start again."
+        ) from None
     finally:
         if connection.is_open:
             connection.close()
@@ -66,8 +72,9 @@ def check_queue(connection: pika.BlockingConnection, queue: str, *, declare: boo
         else:
             answer = channel.queue_declare(queue, passive=True)
     except ChannelClosedByBroker as error:
-        advice = "" if declare else "; check the name, or give --declare to create it"
-        raise InputError(f"queue {queue!r}: {error.reply_text}{advice}.") from None
+        raise InputError(
+            f"queue {queue!r}: {error.reply_text}; check its name and arguments, or declare it."
+        ) from None
     channel.close()
     return int(answer.method.message_count)
 

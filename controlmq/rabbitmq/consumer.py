@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from controlmq.checks import not_negative
+from controlmq.checks import MOST_PREFETCH, prefetch_count
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
 from controlmq.loop import Controller, Loop, Sample, Step
@@ -75,7 +75,7 @@ class Consumer:
         self.window = Window(
             target,
             now,
-            max_held=_max_held(settings, self.most),
+            max_held=_max_held(settings, self.most, self.limits),
             max_hold=settings.max_hold,
             linger=LINGER * settings.interval,
         )
@@ -111,7 +111,7 @@ class Consumer:
 
     @prefetch.setter
     def prefetch(self, prefetch: float) -> None:
-        self.actuate(not_negative("prefetch", prefetch))
+        self.actuate(prefetch_count("prefetch", prefetch))
         self.wake()
 
     @property
@@ -131,7 +131,10 @@ class Consumer:
         return self.sensors.close(self.clock(), self.window.target)
 
     def actuate(self, prefetch: float) -> None:
-        """Aim the window at ``prefetch``."""
+        """Aim the window at ``prefetch``, or the nearest that is allowed."""
+        prefetch = min(prefetch, MOST_PREFETCH)
+        if self.limits is not None:
+            prefetch = self.limits.clamp(prefetch)
         self.window.retarget(prefetch, self.clock())
 
     def tick(self, now: float) -> None:
@@ -152,7 +155,7 @@ class Consumer:
     def new_lane(self, size: int) -> Lane:
         """Enter a lane in the books; the first bears the user's tag, no tag is used twice."""
         self._lane_count += 1
-        tag = self.tag if self._lane_count == 1 else f"{self.tag}.{self._lane_count}"
+        tag = self.tag if self._lane_count == 1 else f"{self.tag}.{uuid.uuid4().hex[:8]}"
         lane = self.window.opened(tag, size)
         if self.shape == "auto" and self._lane_count == 2:
             self._probe = lane, self.sensors.total
@@ -200,7 +203,7 @@ class Consumer:
         """Control no more: stay at ``prefetch``."""
         self.loop.controller = _hold
         self.window.linger = 0.0
-        self.actuate(prefetch)
+        self.window.retarget(prefetch, self.clock())
 
     @property
     def plain(self) -> bool:
@@ -243,10 +246,12 @@ def _start(
     return limits.clamp(prefetch) if limits else prefetch
 
 
-def _max_held(settings: Settings, most: int) -> int:
+def _max_held(settings: Settings, most: int, limits: Limits | None) -> int:
     if settings.max_held is not None:
         return settings.max_held
-    return most if settings.window == "single" else min(MAX_HELD, most)
+    if settings.window == "single":
+        return most
+    return MAX_HELD if limits is None else min(MAX_HELD, most)
 
 
 def _guarded(what: str, call: Callable[[T], None] | None) -> Callable[[T], None] | None:

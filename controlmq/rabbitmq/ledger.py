@@ -25,6 +25,14 @@ class Ledger(Generic[Route]):
     def __init__(self) -> None:
         self.unacked: dict[int, Route] = {}
         self.fetched: set[int] = set()
+        self.whole: bool | None = None
+        """Whether every tag of the channel is in these books: not if it had messages out when
+        it was wrapped. None before the first."""
+
+    def saw(self, tag: int) -> None:
+        """A delivery or fetch; the first tells whether the channel was new."""
+        if self.whole is None:
+            self.whole = tag == 1
 
     def __contains__(self, tag: int) -> bool:
         return tag in self.unacked or tag in self.fetched
@@ -53,6 +61,9 @@ class Ledger(Generic[Route]):
         if len(tags) == 1:
             return [Ack(tags[0], False)]
         tags.sort()
+        if not self.whole:
+            # A frame for several would take along messages that nobody told us of.
+            return [Ack(tag, False) for tag in tags]
         first = min(
             next(iter(self.unacked), tags[-1] + 1),
             min(self.fetched, default=tags[-1] + 1),

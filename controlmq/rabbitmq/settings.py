@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from controlmq.checks import above_zero, not_negative
+from controlmq.checks import above_zero, not_negative, prefetch_count
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec
 from controlmq.errors import InputError
@@ -44,6 +44,7 @@ class Settings:
         above_zero("interval", self.interval)
         if self.prefetch is not None:
             above_zero("prefetch", self.prefetch)
+            prefetch_count("prefetch", self.prefetch)
         if self.window not in get_args(WindowChoice):
             raise InputError(f"window is {self.window!r}; give 'auto', 'lanes' or 'single'.")
         if self.max_held is not None:

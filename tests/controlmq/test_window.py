@@ -319,8 +319,15 @@ def test_a_ramp_does_not_pile_up_lanes() -> None:
 def test_acks_of_the_oldest_messages_go_as_one_frame() -> None:
     ledger: Ledger[str] = Ledger()
     ledger.unacked = dict.fromkeys([5, 8], "lane")
+    ledger.saw(1)
     assert ledger.acks([4, 2, 3], lambda: [7]) == [Ack(4, True)]
     assert ledger.acks([6, 2, 3], lambda: [7]) == [Ack(3, True), Ack(6, False)]
     assert ledger.acks([4, 3], lambda: [2]) == [Ack(3, False), Ack(4, False)]
     ledger.fetched.add(1)
     assert ledger.acks([2, 3], list) == [Ack(2, False), Ack(3, False)]
+
+
+def test_a_channel_that_had_messages_out_before_gets_an_ack_for_each() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.saw(2)
+    assert ledger.acks([4, 2, 3], list) == [Ack(2, False), Ack(3, False), Ack(4, False)]

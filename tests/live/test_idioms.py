@@ -9,7 +9,9 @@ import pika
 import pika.exceptions
 import pytest
 
+from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
+from controlmq.loop import Step
 from controlmq.rabbitmq import unwrap, wrap
 from tests.live.handled import Handled, assert_empty
 from tests.testbed import Broker, wait_until
@@ -342,3 +344,91 @@ def test_a_user_who_calls_basic_qos_starts_there(connection: Any, queue_name: st
     channel.basic_qos(prefetch_count=17)
     tag = channel.basic_consume(queue_name, print)
     assert channel.adaptive_consumers[tag].prefetch == 17
+
+
+def test_a_message_fetched_before_wrapping_is_acknowledged_by_nobody_else(
+    broker: Broker, queue: DeclareQueue
+) -> None:
+    name = queue("classic")
+    fill(broker.parameters, name, 200)
+    with connected(broker.parameters) as connection:
+        channel = connection.channel()
+        fetched, _, _ = channel.basic_get(name)
+        wrap(channel, prefetch=50)
+        numbers: list[int] = []
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            numbers.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+            if len(numbers) == 199:
+                channel.stop_consuming()
+
+        channel.basic_consume(name, on_message)
+        channel.start_consuming()
+        channel.basic_nack(fetched.delivery_tag, requeue=True)
+        # A round trip: had somebody acknowledged it, the channel would be closed by now.
+        assert channel.queue_declare(name, passive=True).method.message_count == 1
+
+
+def test_a_transaction_may_acknowledge_a_message_twice_over(
+    broker: Broker, queue: DeclareQueue
+) -> None:
+    name = queue("classic")
+    fill(broker.parameters, name, 4)
+    with connected(broker.parameters) as connection:
+        channel = wrap(connection.channel(), prefetch=4)
+        channel.tx_select()
+        tags: list[int] = []
+        channel.basic_consume(name, lambda ch, method, _, __: tags.append(method.delivery_tag))
+        wait_until(
+            lambda: connection.process_data_events(0.02) or len(tags) == 4, "four messages came"
+        )
+        channel.basic_ack(tags[0])
+        channel.basic_ack(tags[3], multiple=True)
+        channel.tx_commit()
+        assert channel.adaptive_consumers[channel.consumer_tags[0]].in_flight == 0
+
+
+def test_no_controller_leaves_its_limits(broker: Broker, queue: DeclareQueue) -> None:
+    name = queue("classic")
+    fill(broker.parameters, name, 2000)
+    with connected(broker.parameters) as connection:
+        channel = wrap(
+            connection.channel(),
+            100,
+            lambda sample, goal: 1e9,
+            interval=0.05,
+            limits=Limits(0.5, 10),
+        )
+        seen = 0
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            nonlocal seen
+            seen += 1
+            channel.basic_ack(method.delivery_tag)
+
+        tag = channel.basic_consume(name, on_message)
+        consumer = channel.adaptive_consumers[tag]
+        wait_until(lambda: connection.process_data_events(0.02) or seen == 2000, "all were handled")
+        assert consumer.prefetch == 10
+        assert consumer.window.granted <= 10
+
+
+def test_the_generator_notices_a_dry_queue(broker: Broker, queue: DeclareQueue) -> None:
+    name = queue("classic")
+    fill(broker.parameters, name, 200)
+    steps: list[Step] = []
+    with connected(broker.parameters) as connection:
+        channel = wrap(
+            connection.channel(),
+            500,
+            PI(Gains(0.0, 0.001), Limits(0.1, 50)),
+            interval=0.2,
+            on_step=steps.append,
+        )
+        for method, _, _ in channel.consume(name, inactivity_timeout=0.05):
+            if method is not None:
+                channel.basic_ack(method.delivery_tag)
+            if len(steps) > 2 and all(step.sample.arrivals == 0 for step in steps[-6:]):
+                break
+    assert [step.sample.window_limited for step in steps[-5:]] == [False] * 5
