@@ -26,8 +26,8 @@ test: $(STAMP) ## all tests, real broker included
 	@tools/need rabbitmq
 	$(BIN)/python -m pytest tests
 
-unit: $(STAMP) ## the tests that need neither Spark nor a broker
-	$(BIN)/python -m pytest tests -m 'not live and not spark'
+unit: $(STAMP) ## the quick tests: neither Spark nor a broker
+	$(BIN)/python -m pytest tests -m 'not live and not spark and not slow'
 
 check: $(STAMP) ## format, lint, types, who imports whom
 	$(BIN)/ruff format --check .

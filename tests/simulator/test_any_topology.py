@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,8 @@ from simulator import (
 from simulator.messages import FREE
 from tests.simulator.test_queues import conserved
 from tests.simulator.test_window import durations
+
+pytestmark = pytest.mark.slow
 
 QUEUES = ("a", "b", "c")
 KEYS = ("red", "red.dark", "green", *QUEUES)

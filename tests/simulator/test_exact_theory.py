@@ -22,6 +22,8 @@ from simulator import (
 from tests.simulator.scenarios import one_queue
 from tests.simulator.test_queueing_theory import closed_network_rate
 
+pytestmark = pytest.mark.slow
+
 REPLICATIONS = 20
 SERVICE = 0.001
 

@@ -9,6 +9,8 @@ import pytest
 
 from simulator import Meter, Metrics, Simulation, load_scenario
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "examples" / "simulator"
 
 
