@@ -132,7 +132,8 @@ def test_a_standby_takes_over_a_single_active_queue(broker: Broker, queue: Decla
             active.wait()
             fill(broker.parameters, name, 100, first=100)
             wait_until(
-                lambda: connection.process_data_events(0.05) or len(handled.numbers) >= 100,
+                # The last ack of a killed process may be lost, and its message come again.
+                lambda: connection.process_data_events(0.05) or handled.numbers[-1:] == [199],
                 "the standby handled what was left",
             )
             assert handled.numbers[-100:] == list(range(100, 200))
