@@ -26,8 +26,8 @@ STAIRCASE = (100.0, 400.0, 200.0, 650.0)
 STAIR, STAIR_SETTLE = 40, 15
 LIMITS = Limits(0.1, 14.0)
 QUORUM_SETTLE = 60
-"""Samples. RabbitMQ goes on writing a quorum queue's segments for most of a minute after a large
-fill, which on a small machine takes CPU time from the consumer."""
+"""Samples. After a large fill of a quorum queue rates scatter for about half a minute; the broker
+seems to be busy with what it was given, which on a small machine the consumer feels."""
 
 REFILL = 65
 """Sample at which the dried queue is filled again."""
