@@ -1,4 +1,8 @@
-"""A real broker, queues on it and a network before it, for any test that asks for them."""
+"""A real broker, queues on it and a network before it, for any test that asks for them.
+
+Hypothesis draws the same examples on every run, so that a run says something of the change it
+tests; ``pytest --hypothesis-profile=explore`` draws new ones.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.testbed import Broker, Proxy, start_broker
 from tests.testbed.proxy import ROUND_TRIP
 from tests.testbed.publishing import DeclareQueue, declared_queue
 
 LIVE = Path(__file__).parent / "live"
+
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile("steady")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

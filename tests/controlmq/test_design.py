@@ -65,7 +65,7 @@ def test_pid_gains_from_the_published_polynomial() -> None:
 
 
 @pytest.mark.parametrize("kind", ["p", "pi", "pid"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), model=models)
 def test_python_control_finds_the_poles_that_were_asked_for(
     kind: str, data: st.DataObject, model: ArxModel

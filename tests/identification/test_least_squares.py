@@ -31,7 +31,7 @@ def experiments(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @given(experiments())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_fit_with_offset_is_numpys_least_squares(
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_fit_with_offset_is_numpys_least_squares(
 
 
 @given(experiments())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_fit_without_offset_is_numpys_least_squares(
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
@@ -121,7 +121,7 @@ def test_rows_that_do_not_determine_the_model_are_not_solved() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 8), st.sampled_from([0.0, 1e6]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_moments_of_parts_add_up_to_those_of_the_whole(seed: int, parts: int, shift: float) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.normal(shift, 10, (3, 40))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -18,7 +18,6 @@ from simulator.latency import BINS, bin_of, edges, quantile
 from tests.simulator.scenarios import ROSA, one_queue, with_prefetch
 
 
-@settings(deadline=None)
 @given(st.floats(0, 2.0**20 - 1))
 def test_a_latency_is_in_the_bin_whose_edges_are_around_it(seconds: float) -> None:
     limits = edges()

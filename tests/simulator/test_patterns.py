@@ -134,7 +134,7 @@ def deliveries(
 times = st.floats(0.01, 1.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(times, min_size=3, max_size=20),
     st.lists(st.lists(times, min_size=3, max_size=20), min_size=1, max_size=4),
@@ -153,7 +153,7 @@ def test_deliveries_are_those_of_slots_and_ready_tokens(
     assert sorted(got) == sorted(expected.started)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=8),
     st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=5), min_size=1, max_size=3),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controlmq.errors import InputError
@@ -127,7 +127,6 @@ def test_a_seed_is_a_whole_number(seed: Any) -> None:
         Simulation(ROSA, seed)
 
 
-@settings(deadline=None)
 @given(st.text(), st.integers(0, len(TEXT)), st.integers(0, len(TEXT)))
 def test_any_text_is_a_scenario_or_an_input_error(text: str, start: int, end: int) -> None:
     for candidate in (text, TEXT[: min(start, end)] + text + TEXT[max(start, end) :]):
@@ -152,7 +151,6 @@ values |= st.dictionaries(st.sampled_from(words), values, max_size=4)
 values |= st.dictionaries(st.sampled_from(["mean", "sd", "distribution"]), values, max_size=3)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["publishers", "queues", "consumers", "links"]), st.sampled_from(KEYS), values
 )

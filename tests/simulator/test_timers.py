@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.rows import CLOCK
@@ -13,7 +13,6 @@ from simulator.timers import NEVER, ROOT, leaves, new_timers, set_timer, when
 times = st.integers(0, 5).map(float) | st.just(NEVER)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 39), times), max_size=60))
 def test_the_earliest_timer_is_on_top_and_of_equals_the_lowest_slot(
     slots: int, changes: list[tuple[int, float]]
