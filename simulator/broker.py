@@ -24,6 +24,10 @@ class Queue:
     above the highest count as it. A message that came back more than ``delivery_limit`` times
     is taken out.
 
+    With a ``visibility_timeout`` a delivered message that is not acknowledged within so many
+    seconds becomes visible again and is delivered once more; its consumer's answer is then too
+    late. A queue ``in_order`` delivers no message before the one published before it has come.
+
     What is dropped from the head, has expired or was rejected goes, with its own routing key
     or ``dead_letter_routing_key``, to ``dead_letter_exchange`` ("" brings it to the queue of
     that name); without it, it is discarded. A message that would return to a queue it was
@@ -33,6 +37,9 @@ class Queue:
     longest since its last message, "random" any. Persistent messages are written to disk if
     the queue is ``durable``; a confirm waits for that, and the delivery only with
     ``write_before_delivery``.
+
+    With a ``slowdown`` of, say, 0.001 the queue's work on a message takes twice as long while
+    1000 wait in it or to enter it.
     """
 
     name: str
@@ -46,6 +53,9 @@ class Queue:
     dispatch: str = "round-robin"
     durable: bool = True
     write_before_delivery: bool = False
+    visibility_timeout: float | None = None
+    in_order: bool = False
+    slowdown: float = 0.0
 
     def __post_init__(self) -> None:
         checks.text("name", self.name)
@@ -69,6 +79,20 @@ class Queue:
         checks.choice("dispatch", self.dispatch, DISPATCHES)
         checks.flag("durable", self.durable)
         checks.flag("write_before_delivery", self.write_before_delivery)
+        if self.visibility_timeout is not None:
+            above_zero("visibility_timeout", self.visibility_timeout)
+            checks.seconds("visibility_timeout", self.visibility_timeout)
+        checks.flag("in_order", self.in_order)
+        if self.in_order and (self.max_length, self.message_ttl, self.priorities) != (
+            None,
+            None,
+            1,
+        ):
+            raise InputError(
+                f"queue {self.name!r} is in_order and would wait for ever for a message that it "
+                "has dropped; leave out max_length, message_ttl and priorities."
+            )
+        not_negative("slowdown", self.slowdown)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ def receive(state: State, consumer: int, now: float) -> int:
         state.pool[receipt] = row
         state.pool[receipt].outcome = DONE
         row.settled = True
+        if row.twin != NONE:
+            state.pool[row.twin].twin = receipt
+            row.twin = NONE
         answer(state, consumer, receipt, now)
     append(state, client.buffer_line, message)
     handler = client.idle
@@ -66,13 +69,26 @@ def serve(state: State, handler: int, now: float) -> None:
 def note_latency(state: State, message: int, now: float) -> None:
     """Count how long a message took from its publisher to the business logic."""
     row = state.pool[message]
-    taken = now - row.published
-    pair = state.pair_of[row.queue * state.clock[0].types + state.kinds[row.kind].type]
-    latency = state.latencies[pair]
+    kind = state.kinds[row.kind]
+    note(state, state.pair_of[row.queue * state.clock[0].types + kind.type], now - row.published)
+    if kind.chain != NONE:
+        note_chain(state, kind.chain, now - row.origin)
+
+
+@compiled
+def note(state: State, place: int, taken: float) -> None:
+    """Count one latency in a row of them."""
+    latency = state.latencies[place]
     latency.count += 1
     latency.sum += taken
     latency.most = max(latency.most, taken)
-    state.bins[pair * BINS + bin_of(taken)] += 1
+    state.bins[place * BINS + bin_of(taken)] += 1
+
+
+@called
+def note_chain(state: State, place: int, taken: float) -> None:
+    """Count how long it took from the message that a chain of them began with."""
+    note(state, place, taken)
 
 
 @compiled
@@ -89,7 +105,7 @@ def finish(state: State, handler: int, now: float) -> None:
         row.outcome = client.on_failure
         client.failed += 1
     elif client.sends > 0:
-        pass_on(state, worker.consumer, state.kinds[row.kind].type, now)
+        pass_on(state, worker.consumer, message, now)
     if row.settled:
         put_first(state, FREE, message)
     elif client.batch == 1:
@@ -114,9 +130,10 @@ def answer_for_all(state: State, consumer: int, now: float) -> None:
 
 
 @called
-def pass_on(state: State, consumer: int, type_index: int, now: float) -> None:
-    """Publish what a finished message of a type leads to."""
+def pass_on(state: State, consumer: int, cause: int, now: float) -> None:
+    """Publish what a finished message leads to."""
     client = state.consumers[consumer]
+    type_index = state.kinds[state.pool[cause].kind].type
     for number in range(client.first_send, client.first_send + client.sends):
         sending = state.sends[number]
         if sending.on != NONE and sending.on != type_index:
@@ -126,6 +143,8 @@ def pass_on(state: State, consumer: int, type_index: int, now: float) -> None:
                 continue
         message = take_first(state, FREE)
         new_message(state, message, sending.kind, now)
+        state.pool[message].origin = state.pool[cause].origin
+        state.pool[message].index = state.pool[cause].index
         emit(state, client.port, message, now)
 
 

@@ -12,7 +12,7 @@ from simulator.duration import Duration, Size
 from simulator.workload import MOST_PRIORITIES, Change, check_schedule
 
 ACKNOWLEDGEMENTS = ("after-processing", "on-receipt", "automatic")
-FAILURES = ("requeue", "reject")
+FAILURES = ("requeue", "reject", "no-answer")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Consumer:
     for all of them.
 
     With probability ``failure`` the work fails, and the message is put back ("requeue") or
-    given up ("reject"), as ``on_failure`` says. After ``crash_every`` the consumer loses
+    given up ("reject"), as ``on_failure`` says; with "no-answer" the broker hears nothing of it
+    and the queue's visibility timeout brings it back. After ``crash_every`` the consumer loses
     everything it holds, and takes up work again ``restart`` after the broker has noticed.
     ``work_schedule`` changes the work while the scenario runs. ``sends`` are published whenever
     a message is finished without failing.

@@ -14,11 +14,12 @@ from collections.abc import Callable
 
 from simulator import clients, publishing, queueing, rows, window
 from simulator.compiled import compiled, entry_point, source_stamp
+from simulator.hiding import appear
 from simulator.links import leave_link, reach
 from simulator.messages import AT_BROKER, FREE, NONE, put_first, take_first
 from simulator.processes import begin, to_broker, worked
 from simulator.state import State
-from simulator.timers import ROOT
+from simulator.timers import NEVER, ROOT
 
 FINISHED, FULL, STANDING_STILL = range(3)
 
@@ -59,7 +60,10 @@ def dispatch(state: State, consumer: int, queue_index: int, now: float) -> None:
         if consumer != NONE:
             window.refresh(state, consumer, now)
         queue = state.queues[queue_index]
-        if queue.length == 0 or queue.ready == 0:
+        if queue.length == 0 or queue.ready == 0 or queueing.is_missing_one(state, queue_index):
+            return
+        if queue.visibility < NEVER and state.lines[FREE].length < state.clock[0].reserve:
+            state.clock[0].unserved = queue_index  # each message needs a row for its twin
             return
         if chain.length > 0:
             # More messages are on their way back to the head of this queue.
@@ -104,6 +108,9 @@ def _build(stamp: int) -> Callable[[State, float], int]:
         if stamp == 0:  # stands for the sources in the key of the cache
             return FULL
         now = clock.now
+        # For want of rows it stopped; that is why the caller has made room.
+        unserved = clock.unserved
+        clock.unserved = NONE
         changing = clock.consumers
         if clock.changed:
             clock.changed = False
@@ -112,9 +119,13 @@ def _build(stamp: int) -> Callable[[State, float], int]:
         while True:
             if state.lines[FREE].length < clock.reserve:
                 clock.changed = clock.changed or changing < clock.consumers
+                clock.unserved = max(clock.unserved, unserved)
                 return FULL
             consumer, queue, serving = NONE, NONE, NONE
-            if state.lines[AT_BROKER].length > 0:
+            if unserved != NONE:
+                queue = unserved
+                unserved = NONE
+            elif state.lines[AT_BROKER].length > 0:
                 consumer, queue = at_broker(state, now)
             elif changing < clock.consumers:
                 consumer = change_consumer(state, changing, now)
@@ -172,6 +183,11 @@ def _build(stamp: int) -> Callable[[State, float], int]:
                     consumer = entity
                 elif slot.event == rows.WORKED:
                     worked(state, entity)
+                elif slot.event == rows.APPEAR:
+                    message = appear(state, entity)
+                    if message != NONE:
+                        queueing.put_back(state, message, now)
+                        queue = entity
                 else:
                     queueing.written(state)
             if serving != NONE:

@@ -76,6 +76,17 @@ class Flows:
         """Every queue and type of message that can be in it, in order."""
         return sorted({(queue, self.kinds[kind].type) for queue, kind in self.reached})
 
+    @property
+    def chain_rows(self) -> dict[int, int]:
+        """The row of latencies since the origin, for every type that consumers pass on.
+
+        These rows come after those of :attr:`pairs`.
+        """
+        passed_on = sorted(
+            {self.kinds[kind].type for kinds in self.sent.values() for kind in kinds}
+        )
+        return {type_: len(self.pairs) + number for number, type_ in enumerate(passed_on)}
+
     def _kind(self, exchange: str, message: Message | Send, sender: str, owner: str) -> int:
         name = message.type or message.routing_key or sender
         if name not in self.types:

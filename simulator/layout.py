@@ -24,6 +24,8 @@ from simulator.workload import Change, Publishers
 FIRST_ROOM = 1024
 """Messages a run starts with room for; it doubles when they do not suffice."""
 
+OUTCOMES = {"requeue": rows.RETURN, "reject": rows.REJECT, "no-answer": rows.SILENT}
+
 TYPES = {
     "slots": rows.SLOT,
     "sources": SOURCE,
@@ -101,6 +103,13 @@ class Layout:
         if queue.message_ttl is not None:
             row["ttl"] = queue.message_ttl
             row["expire_slot"] = self.slot(rows.EXPIRE, index)
+        row["visibility"] = np.inf
+        if queue.visibility_timeout is not None:
+            row["visibility"] = queue.visibility_timeout
+            row["appear_slot"] = self.slot(rows.APPEAR, index)
+            row["hidden_line"] = self.line()
+        row["in_order"], row["next_index"] = queue.in_order, 1
+        row["slowdown"] = queue.slowdown
         limit = queue.delivery_limit
         row["delivery_limit"] = rows.NO_BOUND if limit is None else limit
         row["dead"] = NONE
@@ -135,7 +144,7 @@ class Layout:
         row["first_phase"], row["phases"] = self._phases(consumer.work_schedule)
         row["acknowledge"] = ACKNOWLEDGEMENTS.index(consumer.acknowledge)
         row["batch"], row["multiple"] = consumer.ack_batch, consumer.ack_multiple
-        row["on_failure"] = rows.RETURN if consumer.on_failure == "requeue" else rows.REJECT
+        row["on_failure"] = OUTCOMES[consumer.on_failure]
         if consumer.failure:
             row["failure"] = consumer.failure
             row["fail"] = self.source(Duration(0.0), f"{owner}/failure")
@@ -298,7 +307,7 @@ class _Tables:
         kinds = self._kinds()
         dead = self._dead()
         clock = self._clock()
-        pairs = self.flows.pairs
+        pairs, chains = self.flows.pairs, self.flows.chain_rows
         pair_of = np.full((len(self.scenario.queues), len(self.flows.types)), NONE, np.int64)
         for number, pair in enumerate(pairs):
             pair_of[pair] = number
@@ -323,8 +332,8 @@ class _Tables:
             dead=dead.ravel(),
             costs=self._costs(self.scenario.broker or Broker()),
             pair_of=pair_of.ravel(),
-            latencies=np.zeros(len(pairs), rows.LATENCY),
-            bins=np.zeros(len(pairs) * BINS, np.int64),
+            latencies=np.zeros(len(pairs) + len(chains), rows.LATENCY),
+            bins=np.zeros((len(pairs) + len(chains)) * BINS, np.int64),
             **arrays,
         )
 
@@ -333,11 +342,13 @@ class _Tables:
 
     def _kinds(self) -> Any:
         made = []
+        chains = self.flows.chain_rows
         for kind in self.flows.kinds:
             size = kind.size if isinstance(kind.size, Size) else Size(float(kind.size))
             drawn = self.layout.source(size, kind.owner)
             way = self._way(kind.targets)
-            made.append((kind.type, way, drawn, kind.priority, kind.persistent))
+            chain = chains.get(kind.type, NONE)
+            made.append((kind.type, way, drawn, kind.priority, kind.persistent, chain, 0))
         return table(made, rows.KIND)
 
     def _dead(self) -> Any:
@@ -354,6 +365,7 @@ class _Tables:
         clock = np.zeros(1, rows.CLOCK)
         row = clock[0]
         row["changed"] = True
+        row["unserved"] = NONE
         row["kinds"], row["types"] = len(self.flows.kinds), len(self.flows.types)
         row["first_process"] = row["last_process"] = NONE
         row["credit"] = row["memory_limit"] = rows.NO_BOUND

@@ -89,6 +89,9 @@ def new_message(state: State, message: int, kind_index: int, now: float) -> None
     row = state.pool[message]
     kind = state.kinds[kind_index]
     row.published = now
+    row.origin = now
+    kind.sent += 1
+    row.index = kind.sent
     row.size = round(draw(state, kind.size))
     row.kind = kind_index
     row.route = kind.route
@@ -98,3 +101,5 @@ def new_message(state: State, message: int, kind_index: int, now: float) -> None
     row.confirm = NONE
     row.outcome = DONE
     row.settled = False
+    row.stale = False
+    row.twin = NONE

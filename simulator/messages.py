@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.compiled import called, compiled
 
 if TYPE_CHECKING:
     from simulator.state import State
@@ -30,6 +30,7 @@ MESSAGE = np.dtype(
         ("due", np.float64),  # seconds: when it leaves the line it is in, if the line is a link
         ("since", np.float64),  # seconds: when it reached its consumer
         ("published", np.float64),  # seconds: when it was sent first
+        ("origin", np.float64),  # seconds: when the message was sent that all this follows from
         ("expires", np.float64),  # seconds: when its time in the queue is up
         ("visited", np.uint64),  # queues it was dead-lettered from since it was last rejected
         ("size", np.int32),  # bytes
@@ -41,9 +42,12 @@ MESSAGE = np.dtype(
         ("confirm", np.int32),  # the row that waits for its confirm, or NONE
         ("route", np.int32),
         ("returns", np.int32),  # how often it came back to its queue
+        ("index", np.int32),  # the number of its origin among those of the same kind
+        ("twin", np.int32),  # the row that stands for it while it is invisible; in that row, it
         ("job", np.int8),  # what the broker is to do with it
         ("outcome", np.int8),  # what its consumer says of it
         ("settled", np.bool_),  # the broker has forgotten it already
+        ("stale", np.bool_),  # it has become visible again while its consumer had it
     ],
     align=True,
 )
@@ -95,6 +99,25 @@ def take_first(state: State, line: int) -> int:
     chain.first = state.pool[message].next
     chain.length -= 1
     return message  # type: ignore[no-any-return]
+
+
+@called
+def insert_by_index(state: State, line: int, message: int) -> None:
+    """Put a message behind those of a line that come before it, or are the same."""
+    chain = state.lines[line]
+    index = state.pool[message].index
+    if chain.length == 0 or state.pool[chain.last].index <= index:
+        append(state, line, message)
+        return
+    if state.pool[chain.first].index > index:
+        put_first(state, line, message)
+        return
+    before = chain.first
+    while state.pool[state.pool[before].next].index <= index:
+        before = state.pool[before].next
+    state.pool[message].next = state.pool[before].next
+    state.pool[before].next = message
+    chain.length += 1
 
 
 @compiled

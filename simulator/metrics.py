@@ -99,7 +99,8 @@ class ConsumerMetrics:
 class PublisherMetrics:
     """A group of publishers: messages/second, and the share of time each was blocked.
 
-    ``confirm_time`` is the mean of seconds from sending a message to its confirm.
+    ``confirm_time`` is the mean of seconds from sending a message to its confirm, ``late`` the
+    share of messages that something kept from being sent when they were due.
     """
 
     publish_rate: float
@@ -107,6 +108,7 @@ class PublisherMetrics:
     refuse_rate: float
     confirm_time: float
     blocked: float
+    late: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,11 @@ class BrokerMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """One interval that ended at ``time`` and was ``interval`` seconds long."""
+    """One interval that ended at ``time`` and was ``interval`` seconds long.
+
+    ``chains`` has the types that consumers pass on, with their latency since the publisher sent
+    the message that they follow from.
+    """
 
     time: float
     interval: float
@@ -129,6 +135,7 @@ class Metrics:
     publishers: dict[str, PublisherMetrics]
     types: dict[str, Latency]
     broker: BrokerMetrics
+    chains: dict[str, Latency]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +148,7 @@ class _Snapshot:
     lengths: npt.NDArray[Any]  # integral of each length up to the instant
     totals: dict[str, ConsumerTotals]
     consumers: Any
-    publishers: dict[str, tuple[int, int, int, float, float]]
+    publishers: dict[str, tuple[int, int, int, int, float, float]]
     latencies: Any
     bins: Any
 
@@ -186,6 +193,10 @@ class Meter:
             },
             types={name: latency(pair_of[:, column]) for column, name in enumerate(types)},
             broker=_broker(before, after, interval),
+            chains={
+                types[type_]: latency(np.array([row]))
+                for type_, row in self.simulation.chain_rows.items()
+            },
         )
 
     def _consumer(
@@ -220,8 +231,10 @@ class Meter:
         self, name: str, before: _Snapshot, after: _Snapshot, interval: float
     ) -> PublisherMetrics:
         new = after.publishers[name]
-        old = before.publishers.get(name, (0, 0, 0, 0.0, 0.0))
-        sent, confirmed, refused, waited, blocked = (a - b for a, b in zip(new, old, strict=True))
+        old = before.publishers.get(name, (0, 0, 0, 0, 0.0, 0.0))
+        sent, late, confirmed, refused, waited, blocked = (
+            a - b for a, b in zip(new, old, strict=True)
+        )
         count = len(self.simulation.publisher_rows(name))
         return PublisherMetrics(
             publish_rate=_per(sent, interval),
@@ -229,6 +242,7 @@ class Meter:
             refuse_rate=_per(refused, interval),
             confirm_time=_per(waited, confirmed + refused),
             blocked=_per(blocked, interval * count),
+            late=_per(late, sent),
         )
 
     def _snapshot(self) -> _Snapshot:
@@ -242,6 +256,7 @@ class Meter:
             waits = rows["blocked_time"] + np.where(rows["blocked"], now - rows["since"], 0.0)
             publishers[name] = (
                 int(rows["published"].sum()),
+                int(rows["late"].sum()),
                 int(rows["confirmed"].sum()),
                 int(rows["refused"].sum()),
                 float(rows["confirm_time"].sum()),

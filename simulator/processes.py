@@ -49,6 +49,11 @@ def cost(state: State, message: int) -> float:
     seconds = price.seconds + row.size * price.per_byte
     if row.job == ROUTE:
         seconds += state.routes[row.route].targets * price.per_copy
+    else:
+        queue = state.queues[row.queue]
+        if queue.slowdown > 0.0:
+            entering = state.lines[state.processes[queue.process].line].length
+            seconds *= 1.0 + queue.slowdown * (queue.length + entering)
     return seconds  # type: ignore[no-any-return]
 
 

@@ -26,6 +26,7 @@ def publish(state: State, publisher: int, now: float) -> None:
     """A publisher sends a message and draws when it will send the next."""
     sender = state.publishers[publisher]
     if not may_send(state, publisher):
+        sender.late += not sender.blocked
         sender.blocked = True
         sender.since = now
         set_timer(state, sender.slot, NEVER)

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from simulator.compiled import called, compiled
+from simulator.hiding import answered, hide
 from simulator.links import send_down
-from simulator.messages import AT_BROKER, FREE, NONE, append, put_first, take_first
+from simulator.messages import (
+    AT_BROKER,
+    FREE,
+    NONE,
+    append,
+    insert_by_index,
+    put_first,
+    take_first,
+)
 from simulator.processes import to_broker
 from simulator.publishing import copy_confirmed, copy_entered
-from simulator.rows import AUTOMATIC, COVERED, ENTER, REJECT, RETURN, ROUTE, SEND, SETTLE, STORED
+from simulator.rows import (
+    AUTOMATIC,
+    COVERED,
+    ENTER,
+    REJECT,
+    RETURN,
+    ROUTE,
+    SEND,
+    SETTLE,
+    STORED,
+)
 from simulator.state import State
 from simulator.timers import NEVER, set_timer, when
 from simulator.window import account
@@ -74,7 +93,10 @@ def enter(state: State, message: int, now: float) -> None:
         queue.dropped += 1
         discard(state, take_from(state, row.queue, now), False)
     change_length(state, row.queue, 1, now)
-    append(state, line, message)
+    if queue.in_order:
+        insert_by_index(state, line, message)
+    else:
+        append(state, line, message)
     if row.expires < when(state, queue.expire_slot):
         set_timer(state, queue.expire_slot, row.expires)
 
@@ -96,7 +118,19 @@ def take_from(state: State, queue_index: int, now: float) -> int:
     line = queue.line + queue.priorities - 1
     while state.lines[line].length == 0:
         line -= 1
-    return take_first(state, line)
+    message = take_first(state, line)
+    if queue.in_order:
+        queue.next_index = max(queue.next_index, state.pool[message].index + 1)
+    return message
+
+
+@compiled
+def is_missing_one(state: State, queue_index: int) -> bool:
+    """Whether a queue that keeps the order waits for one that comes before all it has."""
+    queue = state.queues[queue_index]
+    if not queue.in_order:
+        return False
+    return state.pool[state.lines[queue.line].first].index > queue.next_index  # type: ignore[no-any-return]
 
 
 @compiled
@@ -151,25 +185,34 @@ def settle(state: State, message: int, now: float) -> None:
     client = state.consumers[row.consumer]
     queue = state.queues[row.queue]
     client.in_flight -= 1
+    if queue.visibility < NEVER and not answered(state, message):
+        return
     if row.outcome <= COVERED:
         client.acknowledged += 1
         queue.acknowledged += 1
         forget(state, message)
         put_first(state, FREE, message)
         return
-    if row.outcome == RETURN:
-        row.returns += 1
-        if row.returns <= queue.delivery_limit:
-            queue.returned += 1
-            change_length(state, row.queue, 1, now)
-            level = min(state.kinds[row.kind].priority, queue.priorities - 1)
-            put_first(state, queue.line + level, message)
-            if row.expires < when(state, queue.expire_slot):
-                set_timer(state, queue.expire_slot, max(row.expires, now))
-            if queue.length > queue.max_length and queue.drop_head:
-                queue.dropped += 1
-                discard(state, take_from(state, row.queue, now), False)
-            return
+    put_back(state, message, now)
+
+
+@called
+def put_back(state: State, message: int, now: float) -> None:
+    """A message that was delivered goes back to the head of its queue, or is given up."""
+    row = state.pool[message]
+    queue = state.queues[row.queue]
+    row.returns += 1
+    if row.outcome == RETURN and row.returns <= queue.delivery_limit:
+        queue.returned += 1
+        change_length(state, row.queue, 1, now)
+        level = min(state.kinds[row.kind].priority, queue.priorities - 1)
+        put_first(state, queue.line + level, message)
+        if row.expires < when(state, queue.expire_slot):
+            set_timer(state, queue.expire_slot, max(row.expires, now))
+        if queue.length > queue.max_length and queue.drop_head:
+            queue.dropped += 1
+            discard(state, take_from(state, row.queue, now), False)
+        return
     queue.rejected += 1
     discard(state, message, row.outcome == REJECT)
 
@@ -191,6 +234,8 @@ def hand_over(state: State, message: int, consumer: int, now: float) -> None:
     else:
         client.in_flight += 1
         client.most_in_flight = max(client.most_in_flight, client.in_flight)
+        if queue.visibility < NEVER:
+            hide(state, message, now)
     if state.clock[0].cores == 0:
         send_down(state, consumer, message, now)
     else:

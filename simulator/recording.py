@@ -95,13 +95,14 @@ class Recording:
         queues = [queue.name for queue in self.simulation.scenario.queues]
         for name in queues:
             self._line(lengths, "queues", name, "length")
-            self._line(latencies, "queues", name, "p50")
+            median = self._line(latencies, "queues", name, "p50")
+            self._line(latencies, "queues", name, "p90", color=median.get_color(), linestyle=":")
         for name in self.simulation.consumers:
             self._line(rates, "consumers", name, "arrival_rate")
         published.set_ylabel("published (msg/s)")
         lengths.set_ylabel("messages waiting")
         rates.set_ylabel("arrivals (msg/s)")
-        latencies.set_ylabel("median latency (s)")
+        latencies.set_ylabel("latency (s): p50, p90 dotted")
         latencies.set_xlabel("seconds")
         for axes in (published, lengths, rates):
             axes.set_ylim(bottom=0)
@@ -114,9 +115,10 @@ class Recording:
                 f"cannot draw to {path}: {error}; give a .svg, .png or .pdf."
             ) from None
 
-    def _line(self, axes: Any, kind: str, name: str, key: str) -> None:
+    def _line(self, axes: Any, kind: str, name: str, key: str, **style: str) -> Any:
         rows = [row for row in self.rows(kind) if row["name"] == name]
-        axes.plot([row["time"] for row in rows], [row[key] for row in rows], label=name)
+        times, values = [row["time"] for row in rows], [row[key] for row in rows]
+        return axes.plot(times, values, label=name, **style)[0]
 
 
 def _rows(reading: Metrics, kind: str) -> Iterator[dict[str, Any]]:

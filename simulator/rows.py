@@ -18,16 +18,17 @@ import numpy as np
     RESTART,  # the consumer is back
     WORKED,  # a process of the broker has done a job
     WRITTEN,  # the disk has written
-) = range(13)
+    APPEAR,  # the time is up of what a queue keeps invisible
+) = range(14)
 """What a timer means when it is due."""
 
 ROUTE, ENTER, SEND, SETTLE, STORED = range(5)
 """Jobs of the broker with a message: find its queues, put it in one, send it, settle what its
 consumer says of it, note that the disk has it."""
 
-DONE, COVERED, RETURN, REJECT = range(4)
+DONE, COVERED, RETURN, REJECT, SILENT = range(5)
 """What a consumer says of a message: acknowledged, acknowledged by one that stands for several,
-put back, given up."""
+put back, given up; nothing, so that the broker waits in vain."""
 
 AFTER_PROCESSING, ON_RECEIPT, AUTOMATIC = range(3)
 
@@ -39,6 +40,7 @@ CLOCK = np.dtype(
         ("still", np.int64),  # events since time last went on
         ("changed", np.bool_),  # something was asked for since the last run
         ("reserve", np.int64),  # rows that one event may need
+        ("unserved", np.int64),  # queue that had to stop giving messages for want of rows, or NONE
         # sizes of tables
         ("leaves", np.int64),
         ("publishers", np.int64),
@@ -75,6 +77,8 @@ KIND = np.dtype(
         ("size", np.int64),  # source
         ("priority", np.int64),
         ("persistent", np.bool_),
+        ("chain", np.int64),  # row of latencies since the origin, or NONE
+        ("sent", np.int64),  # counted since the start
     ],
     align=True,
 )
@@ -107,6 +111,7 @@ PUBLISHER = np.dtype(
         # counted since the start
         ("blocked_time", np.float64),
         ("published", np.int64),
+        ("late", np.int64),  # of these, not when they were due
         ("confirmed", np.int64),
         ("refused", np.int64),  # confirmed negatively
         ("confirm_time", np.float64),
@@ -135,6 +140,12 @@ QUEUE = np.dtype(
         ("drop_head", np.bool_),
         ("ttl", np.float64),
         ("expire_slot", np.int64),
+        ("visibility", np.float64),  # seconds a delivered message stays invisible
+        ("appear_slot", np.int64),
+        ("hidden_line", np.int64),  # what stands for messages that were delivered
+        ("in_order", np.bool_),
+        ("next_index", np.int64),  # of the message that is to be delivered next
+        ("slowdown", np.float64),  # share that a message waiting adds to the queue's work
         ("delivery_limit", np.int64),
         ("dead", np.int64),  # row of the table of dead letters, or NONE
         ("visited", np.uint64),  # its bit among queues that dead-letter in a circle
@@ -159,6 +170,7 @@ QUEUE = np.dtype(
         ("delivered", np.int64),
         ("returned", np.int64),
         ("acknowledged", np.int64),
+        ("hidden", np.int64),  # with no consumer and not visible; less: visible, and with one
     ],
     align=True,
 )

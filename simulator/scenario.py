@@ -55,19 +55,38 @@ class Scenario:
         if self.broker is not None and not isinstance(self.broker, Broker):
             raise InputError(f"broker is {self.broker!r}; give a Broker.")
         self._check_references()
-        self.flows()
+        self._check_order(self.flows())
 
     def flows(self) -> Flows:
         """The kinds of messages there are and the queues each can reach."""
         return Flows(self.publishers, self.exchanges, self.bindings, self.queues, self.consumers)
+
+    def _check_order(self, flows: Flows) -> None:
+        """Queues in order need every number to come: one kind of message, always passed on."""
+        names = [queue.name for queue in self.queues if queue.in_order]
+        if not names:
+            return
+        published = sum(len(kinds) for kinds in flows.published.values())
+        sends = [send for consumer in self.consumers for send in consumer.sends]
+        if published > 1 or any(send.probability < 1 for send in sends):
+            raise InputError(
+                f"queue {names[0]!r} is in_order; give the scenario one kind of message to "
+                "publish, and consumers that always pass on."
+            )
 
     def _check_references(self) -> None:
         queues = [queue.name for queue in self.queues]
         consumers = [consumer.name for consumer in self.consumers]
         groups = [group.name for group in self.publishers]
         links = [link.name for link in self.links]
+        timeouts = {queue.name: queue.visibility_timeout for queue in self.queues}
         for consumer in self.consumers:
             checks.known("queue", consumer.queue, queues, consumer.name)
+            if consumer.on_failure == "no-answer" and timeouts[consumer.queue] is None:
+                raise InputError(
+                    f"{consumer.name!r} gives no-answer when it fails and its messages would never "
+                    f"come back; give queue {consumer.queue!r} a visibility_timeout."
+                )
         clients: list[Publishers | Consumer] = [*self.publishers, *self.consumers]
         for client in clients:
             if client.link is not None:

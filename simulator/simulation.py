@@ -30,8 +30,9 @@ class Counts:
 
     A message counts once for every queue it came to. None is lost: ``published`` is
     ``dropped + expired + queued + delivered - returned``, and ``delivered`` is ``acknowledged +
-    rejected + returned + in_flight``. Of those dropped, expired and rejected,
-    ``dead_lettered`` went on to be published again.
+    rejected + returned + in_flight + hidden``. Of those dropped, expired and rejected,
+    ``dead_lettered`` went on to be published again. ``hidden`` are those that no consumer holds
+    and that are not visible again yet, less those visible again that a consumer still holds.
     """
 
     published: int
@@ -44,6 +45,7 @@ class Counts:
     returned: int
     rejected: int
     dead_lettered: int
+    hidden: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Simulation:
         self.scenario = scenario
         self.seed = seed
         self._state = new_state(scenario, seed)
-        self._types = scenario.flows().types
+        flows = scenario.flows()
+        self._types, self._kinds, self.chain_rows = flows.types, flows.kinds, flows.chain_rows
         self._consumers: dict[str, tuple[Consumer, int]] = {
             consumer.name: (consumer, row) for row, consumer in enumerate(scenario.consumers)
         }
@@ -275,6 +278,15 @@ class Simulation:
     def types(self) -> list[str]:
         """The types of messages there are."""
         return list(self._types)
+
+    @property
+    def sent(self) -> dict[tuple[str, str], int]:
+        """Messages sent since time 0, by publishers and consumers, by type and routing key."""
+        counts: dict[tuple[str, str], int] = {}
+        for kind, sent in zip(self._kinds, self._state.kinds["sent"], strict=True):
+            place = self._types[kind.type], kind.routing_key
+            counts[place] = counts.get(place, 0) + int(sent)
+        return counts
 
     @property
     def adaptations(self) -> list[tuple[float, str]]:

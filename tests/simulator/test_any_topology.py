@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,6 +90,8 @@ def queues(draw: st.DrawFn, name: str) -> Queue:
         draw(st.sampled_from(["round-robin", "random"])),
         draw(st.booleans()),
         draw(st.booleans()),
+        visibility_timeout=draw(maybe(st.floats(0.005, 0.5))),  # type: ignore[arg-type]
+        slowdown=draw(st.just(0.0) | st.floats(0.001, 0.1)),
     )
 
 
@@ -165,12 +168,17 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     keys = st.sampled_from([*KEYS, "#", "red.*"])
     bindings = [Binding("x", draw(some_queue), key) for key in KEYS]
     bindings += draw(st.lists(st.builds(Binding, st.just("x"), some_queue, keys), max_size=3))
+    made = {name: draw(queues(name)) for name in QUEUES}
+    readers = [draw(consumers(name)) for name in ("first", "second", "third")]
+    for place, reader in enumerate(readers):
+        if made[reader.queue].visibility_timeout is not None and draw(st.booleans()):
+            readers[place] = replace(reader, on_failure="no-answer")
     return Scenario(
         "any",
         0.5,
         [draw(publishers(f"p{n}")) for n in range(draw(st.integers(1, 3)))],
-        [draw(queues(name)) for name in QUEUES],
-        [draw(consumers(name)) for name in ("first", "second", "third")],
+        list(made.values()),
+        readers,
         [Link("link", 0.01, Duration(0.001, "exponential"), draw(st.floats(1e5, 1e8)))],
         [Exchange("x", draw(st.sampled_from(["direct", "fanout", "topic"])))],
         bindings,

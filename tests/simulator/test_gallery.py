@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,13 +72,39 @@ def test_autoscaling_follows_the_burst() -> None:
     assert simulation.counts.queued < 50
 
 
-def test_the_gallery_draws_a_picture_of_each(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("gallery", FOLDER / "gallery.py")
+def program(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    gallery = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(gallery)
-    gallery.main(tmp_path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_rules_and_a_controller_do_best_together(tmp_path: Path) -> None:
+    example = program("self_adaptation")
+    found = example.outcomes()
+    example.draw(found, tmp_path / "adaptation-compared.svg")
+    assert found["both"].p90 < min(found[name].p90 for name in ("neither", "rules", "prefetch"))
+    assert sum(found["both"].consumers) < sum(found["rules"].consumers)
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for name, each in found.items():
+        cells = (max(each.lengths), f"{each.p50:.3f}", f"{each.p90:.3f}", max(each.consumers))
+        row = " | ".join(map(str, (name, *cells, sum(each.consumers))))
+        assert f"| {row} |" in page
+
+
+def test_the_sweeps_draw_theory_and_simulation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program("visibility_sweeps").main(tmp_path, seconds=20.0, replications=1)
+    assert "0.4124" in capsys.readouterr().out
+    assert (tmp_path / "visibility-sweeps.svg").exists()
+
+
+def test_the_gallery_draws_a_picture_of_each(tmp_path: Path) -> None:
+    program("gallery").main(tmp_path)
     drawn = {path.stem for path in tmp_path.glob("*.svg")}
     assert drawn == {path.stem for path in FOLDER.glob("*.toml")}
     page = (FOLDER / "README.md").read_text(encoding="utf-8")

@@ -20,7 +20,8 @@ from simulator import (
 
 def conserved(counts: Counts) -> bool:
     kept = counts.queued + counts.delivered - counts.returned
-    held = counts.acknowledged + counts.rejected + counts.returned + counts.in_flight
+    held = counts.acknowledged + counts.rejected + counts.returned
+    held += counts.in_flight + counts.hidden
     return counts.published == counts.dropped + counts.expired + kept and counts.delivered == held
 
 

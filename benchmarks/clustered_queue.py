@@ -1,0 +1,136 @@
+"""The self-optimising clustered queue (Selfware): balancing, provisioning, and two controllers.
+
+On JORAM its authors measured, in messages/ms: 4 producers and 8 consumers on two queues below
+0.30 and unstable as clients happen to connect, 0.35 and stable as the cluster elects; a growing
+load 1.9 on one queue and 3.7 once a second is provisioned.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from controlmq.loop import Controller, Loop, Step
+from simulator.cluster import (
+    CONSUMER,
+    PRODUCER,
+    Cluster,
+    ClusterPlant,
+    GrowthFeedback,
+    Machines,
+    ProvisioningRule,
+    Reading,
+    SimulatedCluster,
+)
+
+CAPACITY = 63
+"""Clients: 21 producers with two consumers each are what one queue can serve."""
+
+DRAWS = 50
+
+
+def balanced(balance: str, seed: int, forward_above: int | None = None) -> Reading:
+    """4 producers and 8 consumers on two queues, a minute after they have all joined."""
+    cluster = Cluster(100, 2, provision=False, most=2)
+    system = SimulatedCluster(cluster, Machines(forward_above=forward_above), balance, seed)
+    for role, count in ((PRODUCER, 4), (CONSUMER, 8)):
+        for _ in range(count):
+            system.join(role)
+    system.run(20.0)
+    return system.run(60.0)
+
+
+def join_three(system: SimulatedCluster) -> None:
+    """A producer and the two consumers it needs."""
+    for role in (PRODUCER, CONSUMER, CONSUMER):
+        system.join(role)
+
+
+def grown(provision: bool) -> list[Reading]:
+    """A producer and two consumers more every two seconds, on one queue or up to two."""
+    system = SimulatedCluster(Cluster(CAPACITY, provision=provision, most=2))
+    readings = []
+    for _ in range(48):
+        join_three(system)
+        readings.append(system.run(2.0))
+    return readings
+
+
+def peak(readings: list[Reading]) -> float:
+    """The most messages/second over eight seconds; overloaded further, a queue gets slower."""
+    rates = [each.throughput for each in readings]
+    return max(statistics.fmean(rates[n : n + 4]) for n in range(len(rates) - 3))
+
+
+def controlled(
+    controller: Controller,
+    *,
+    rate: float = Machines().rate,
+    work: float = Machines().work,
+    joins: int = 48,
+) -> list[Step]:
+    """The same growth, the number of queues decided by a controller every four seconds."""
+    machines = Machines(rate=rate, work=work)
+    system = SimulatedCluster(Cluster(CAPACITY, provision=False, most=4), machines)
+
+    def arrive(system: SimulatedCluster, _: float) -> None:
+        if len(system.clients) < 3 * joins:
+            join_three(system)
+
+    goal = 1 / machines.queue_work
+    return list(Loop(ClusterPlant(system, 4.0, arrive), controller, goal).run(60))
+
+
+def summary(steps: list[Step]) -> dict[str, float]:
+    rates = [step.sample.rate for step in steps]
+    return {
+        "queues_at_the_end": steps[-1].sample.prefetch,
+        "throughput_at_the_end": rates[-1],
+        "worked_on_in_all": sum(step.sample.arrivals for step in steps),
+    }
+
+
+def run() -> dict[str, Any]:
+    optimised = balanced("optimised", 0)
+    draws = [balanced("default", seed) for seed in range(DRAWS)]
+    forwarding = [balanced("default", seed, 200) for seed in range(DRAWS)]
+    default = statistics.fmean(each.throughput for each in draws)
+    one, two = (peak(grown(provision)) for provision in (False, True))
+    controllers: dict[str, Controller] = {
+        "rule": ProvisioningRule(),
+        "growth_feedback": GrowthFeedback(),
+    }
+    return {
+        "balancing_msg_per_ms": {
+            "optimised": optimised.throughput / 1000,
+            "optimised_growth_msg_per_s": optimised.growth,
+            "default": default / 1000,
+            "default_unstable_share": statistics.fmean(each.growth > 1 for each in draws),
+            "default_with_forwarding": statistics.fmean(e.throughput for e in forwarding) / 1000,
+            "forwarding_unstable_share": statistics.fmean(e.growth > 1 for e in forwarding),
+            "ratio_optimised_to_default": optimised.throughput / default,
+            "wanted": 1.15,
+            "met": optimised.throughput >= 1.15 * default,
+        },
+        "provisioning_msg_per_ms": {
+            "one_queue": one / 1000,
+            "provisioned": two / 1000,
+            "ratio": two / one,
+            "wanted": [1.9, 2.0],
+            "met": 1.9 <= round(two / one, 2) <= 2.0,
+        },
+        "controllers": {
+            name: {
+                "clients_as_expected": summary(controlled(controller)),
+                "clients_three_times_as_fast": summary(
+                    controlled(
+                        controller,
+                        rate=3 * Machines().rate,
+                        work=Machines().work / 3,
+                        joins=CAPACITY // 6,
+                    )
+                ),
+            }
+            for name, controller in controllers.items()
+        },
+    }
