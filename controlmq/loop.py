@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from controlmq.bands import band
 from controlmq.checks import above_zero
 
 log = logging.getLogger("controlmq")
@@ -93,6 +94,10 @@ class Transition:
     seconds over which ``y_next`` was counted. Rates are messages/second. A row is
     ``window_limited`` when the window was the limit in both intervals; other rows are
     kept and not fitted.
+
+    The bands tell workloads apart (:mod:`controlmq.bands`), each by the centre of the band in
+    which the workload lay while ``y_next`` was counted: messages/second published, bytes of a
+    message, seconds in the handler; 0 where that is not known.
     """
 
     group: str
@@ -104,6 +109,9 @@ class Transition:
     y: float
     y_next: float
     window_limited: bool
+    publish_rate_band: float = 0.0
+    message_size_band: float = 0.0
+    service_time_band: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,4 +226,5 @@ class Loop:
             y=before.rate,
             y_next=after.rate,
             window_limited=before.window_limited and after.window_limited,
+            service_time_band=band(after.handler_time),
         )

@@ -39,6 +39,27 @@ class StandardErrors:
 
 
 @dataclass(frozen=True)
+class ConfidenceIntervals:
+    """Where ``a``, ``b`` and ``c`` lie with 95 % confidence: the low and the high end of each."""
+
+    a: tuple[float, float]
+    b: tuple[float, float]
+    c: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "c"):
+            ends = getattr(self, name)
+            if not isinstance(ends, tuple | list) or len(ends) != 2:
+                raise InputError(f"confidence_intervals.{name} is {ends!r}; give two numbers.")
+            low, high = (finite(f"confidence_intervals.{name}", end) for end in ends)
+            if low > high:
+                raise InputError(
+                    f"confidence_intervals.{name} is {low:g} to {high:g}; give the low end first."
+                )
+            object.__setattr__(self, name, (low, high))
+
+
+@dataclass(frozen=True)
 class FitQuality:
     """How well a model explains the rows it was fitted on and the rows held out.
 
@@ -80,6 +101,7 @@ class ArxModel:
     linear_range: tuple[float, float]
     standard_errors: StandardErrors | None = None
     quality: FitQuality | None = None
+    confidence_intervals: ConfidenceIntervals | None = None
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "c"):
@@ -129,6 +151,8 @@ class ArxModel:
             content[field.name] = getattr(self, field.name)
         if self.standard_errors is not None:
             content["standard_errors"] = asdict(self.standard_errors)
+        if self.confidence_intervals is not None:
+            content["confidence_intervals"] = asdict(self.confidence_intervals)
         if self.quality is not None:
             content.update(asdict(self.quality))
         content["units"] = UNITS
@@ -145,7 +169,8 @@ class ArxModel:
 
     @classmethod
     def _from_content(cls, content: dict[str, Any]) -> ArxModel:
-        optional = {f.name for f in fields(FitQuality)} | {"standard_errors"}
+        uncertain = ("standard_errors", "confidence_intervals")
+        optional = {f.name for f in fields(FitQuality)} | {*uncertain}
         required = {f.name for f in fields(cls)[:5]}
         described = {"format", "version", "equation", "units"}
         missing = sorted(required - content.keys())
@@ -156,11 +181,12 @@ class ArxModel:
         unknown = sorted(content.keys() - required - optional - described)
         if unknown:
             raise InputError(f"unknown key {', '.join(unknown)}; remove it.")
-        errors = content.get("standard_errors")
-        if errors is not None and (
-            not isinstance(errors, dict) or errors.keys() != {"a", "b", "c"}
-        ):
-            raise InputError("standard_errors must have exactly the keys a, b and c.")
+        errors, intervals = (content.get(name) for name in uncertain)
+        for name, given in zip(uncertain, (errors, intervals), strict=True):
+            if given is not None and (
+                not isinstance(given, dict) or given.keys() != {"a", "b", "c"}
+            ):
+                raise InputError(f"{name} must have exactly the keys a, b and c.")
         given_quality = {f.name for f in fields(FitQuality)} & content.keys()
         if given_quality and len(given_quality) < len(fields(FitQuality)):
             raise InputError("the fit quality is incomplete; give all of its keys or none.")
@@ -177,6 +203,7 @@ class ArxModel:
             quality=FitQuality(**{name: content[name] for name in given_quality})
             if given_quality
             else None,
+            confidence_intervals=ConfidenceIntervals(**intervals) if intervals else None,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

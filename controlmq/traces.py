@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +26,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "group": ("string", "the consumer (or any class of them) that gets a model of its own"),
     "trace": ("string", "one recording, within which sample numbers count up"),
     "sample": ("int64", "number k of the sample that y belongs to"),
-    "time": ("double", "end of sample k, seconds"),
+    "time": ("double", "end of sample k, seconds (of a live consumer: since 1970)"),
     "interval": ("double", "length of the interval in which y_next was counted, seconds"),
     "u": ("double", "prefetch in force during that interval, messages"),
     "y": ("double", "arrival rate counted in sample k, messages/second"),
@@ -35,10 +35,17 @@ COLUMNS: dict[str, tuple[str, str]] = {
 }
 """The columns of a trace: name, Arrow type, meaning. No value may be null."""
 
-assert list(COLUMNS) == [field.name for field in fields(Transition)]
+PROFILE_COLUMNS: dict[str, tuple[str, str]] = {
+    "publish_rate_band": ("double", "centre of the band of messages/second published, 0: unknown"),
+    "message_size_band": ("double", "centre of the band of bytes of a message, 0: unknown"),
+    "service_time_band": ("double", "centre of the band of seconds in the handler, 0: unknown"),
+}
+"""Columns that a trace may have beyond those, to identify a model for each workload by."""
+
+assert [*COLUMNS, *PROFILE_COLUMNS] == [field.name for field in fields(Transition)]
 
 
-def schema() -> pa.Schema:
+def schema(columns: Mapping[str, tuple[str, str]] = COLUMNS) -> pa.Schema:
     """The Arrow schema of a trace, meanings included as field metadata."""
     import pyarrow as pa
 
@@ -51,7 +58,7 @@ def schema() -> pa.Schema:
     return pa.schema(
         [
             pa.field(name, types[kind], nullable=False, metadata={"meaning": meaning})
-            for name, (kind, meaning) in COLUMNS.items()
+            for name, (kind, meaning) in columns.items()
         ]
     )
 
@@ -131,7 +138,9 @@ def write_transitions(path: Path, transitions: Sequence[Transition]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pylist([asdict(row) for row in transitions], schema=schema())
+    table = pa.Table.from_pylist(
+        [asdict(row) for row in transitions], schema=schema(COLUMNS | PROFILE_COLUMNS)
+    )
     hidden = path.with_name(f".{path.name}.tmp")
     try:
         with open(hidden, "wb") as file:
@@ -151,14 +160,21 @@ def trace_files(path: str | os.PathLike[str]) -> list[Path]:
         return [root]
     if not root.is_dir():
         raise InputError(f"there is no trace at {path}; give a Parquet file or a folder of them.")
-    files = sorted(
-        file
-        for file in root.rglob("*.parquet")
-        if file.is_file() and not any(p[0] in "._" for p in file.relative_to(root).parts)
-    )
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise InputError(f"the trace folder {path} may not be read; change its permissions.")
+    files = complete_files(root)
     if not files:
         raise InputError(f"the trace folder {path} holds no Parquet file; record a trace first.")
     return files
+
+
+def complete_files(folder: Path) -> list[Path]:
+    """The Parquet files in a folder and below, in order, without those still being written."""
+    return sorted(
+        file
+        for file in folder.rglob("*.parquet")
+        if file.is_file() and not any(p[0] in "._" for p in file.relative_to(folder).parts)
+    )
 
 
 def read_transitions(path: str | os.PathLike[str]) -> pa.Table:
@@ -168,8 +184,17 @@ def read_transitions(path: str | os.PathLike[str]) -> pa.Table:
     return pa.concat_tables([_read_file(file) for file in trace_files(path)])
 
 
+TAKEN_FOR = {
+    "string": {"string", "large_string", "string_view"},
+    "int64": {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"},
+    "double": {"double", "float", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"},
+    "bool": {"bool"},
+}
+"""Arrow types that hold the values of a column as well as its own type, and are cast to it."""
+
+
 def check_columns(source: str, given: Iterable[tuple[str, str]]) -> None:
-    """Refuse a file whose columns, as (name, Arrow type), are not those of a trace."""
+    """Refuse a file whose columns, as (name, Arrow type), cannot be those of a trace."""
     types = dict(given)
     missing = [name for name in COLUMNS if name not in types]
     if missing:
@@ -177,7 +202,7 @@ def check_columns(source: str, given: Iterable[tuple[str, str]]) -> None:
             f"{source} has no column {', '.join(missing)}; a trace needs {', '.join(COLUMNS)}."
         )
     for name, (kind, _) in COLUMNS.items():
-        if types[name] != kind:
+        if types[name] not in TAKEN_FOR[kind]:
             raise InputError(f"{source}: column {name} is of type {types[name]}; {kind} is needed.")
 
 
@@ -192,6 +217,7 @@ def _read_file(file: Path) -> pa.Table:
         raise InputError(f"{file} is not a readable Parquet file: {error}") from None
     check_columns(str(file), [(field.name, str(field.type)) for field in table.schema])
     table = table.select(list(COLUMNS))
+    table = table.cast(pa.schema([pa.field(f.name, f.type) for f in schema()]))
     for name, (kind, _) in COLUMNS.items():
         column = table[name]
         if column.null_count:

@@ -13,7 +13,8 @@ the knee of the curve (:mod:`identification.knee`), least squares
             print(fit.group, fit.model or fit.reason)
 """
 
+from identification.diagnosis import Diagnosis
 from identification.fit import Curve, Fit
-from identification.job import curve, identify
+from identification.job import curve, diagnose_traces, identify
 
-__all__ = ["Curve", "Fit", "curve", "identify"]
+__all__ = ["Curve", "Diagnosis", "Fit", "curve", "diagnose_traces", "identify"]

@@ -1,19 +1,56 @@
-"""The verdict on one group: its statistics become a model, or a reason why there is none."""
+"""The verdict on every group: its statistics become a model, or a reason why there is none.
+
+The arithmetic is done for all groups at once; only the verdicts are passed one by one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from controlmq.model import ArxModel, FitQuality
-from identification.knee import Knee, Level, find_knee
-from identification.least_squares import Agreement, Estimates, agreement, condition, solve
-from identification.statistics import Y_NEXT, Floats, GroupStatistics, Mask, U
+from controlmq.model import ArxModel, ConfidenceIntervals, FitQuality, StandardErrors
+from identification.knee import Curves, Knee, Knees, Level, find_knees
+from identification.least_squares import Agreements, Solutions, agreement, condition, solve
+from identification.statistics import (
+    BELOW_ZERO,
+    FIRST_HALF,
+    HELD_OUT,
+    LEFT_OUT,
+    OUTSIDE,
+    SECOND_HALF,
+    STARVED,
+    UNSOUND,
+    Y_NEXT,
+    Cells,
+    Floats,
+    Integers,
+    Mask,
+    Moments,
+    U,
+    Y,
+    distinct,
+    merged,
+    total,
+)
 
 LinearRange: TypeAlias = tuple[float, float] | Literal["all"] | None
 """Prefetch between which rows are fitted; None lets the knee of the curve decide."""
+
+Cause: TypeAlias = Literal[
+    "unsound rows",
+    "negative prefetch",
+    "too few rows",
+    "constant prefetch",
+    "dead consumer",
+    "uneven intervals",
+    "ramp",
+    "falling rate",
+    "unstable",
+    "poor fit",
+]
+"""Why a group has no model, in a word or two that programs can compare."""
 
 FEWEST_ROWS = 10
 """Rows a fit needs: three parameters and enough over to tell noise from model."""
@@ -36,17 +73,48 @@ INTERVAL_TOLERANCE = 0.5
 """Share by which sample intervals may differ: a and b belong to one interval, but a live
 consumer closes its intervals when its work lets it, and a rate is per second anyway."""
 
+LONGEST_MEMORY = 0.95
+"""The a beyond which a level never settles within a trace, and its rate cannot be told."""
+
+STILL = 1e-24
+"""Share of a rate's squares below which its variance is rounding: the rate never changes."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What least squares says, before anyone asks whether it means something.
+
+    ``intervals`` are 95 % confidence intervals. Both they and the standard errors take the
+    residuals for independent of each other.
+    """
+
+    a: float
+    b: float
+    c: float
+    standard_errors: StandardErrors
+    intervals: ConfidenceIntervals
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well estimates explain some rows: share of the variance, and messages/second."""
+
+    rows: int
+    r2: float
+    rmse: float
+
 
 @dataclass(frozen=True)
 class Fit:
     """What came of one group: a ``model``, or the ``reason`` in a sentence why not.
 
-    ``estimates`` and ``condition`` are there whenever the rows determine them, so that a
-    refused fit can be looked at. ``train`` tells how well the estimates explain the rows
-    they come from, ``test`` the rows held out (None if there are none). ``rows`` counts
-    all rows of the group, ``rows_starved`` those left out because the window was not the
-    limit, ``rows_outside`` those outside ``linear_range``. ``knee`` is None where none was
-    sought or found.
+    ``key`` holds the group's columns and their values, ``group`` the values in one word.
+    ``cause`` is the reason in a word. ``estimates`` and ``condition`` are there whenever the
+    rows determine them, so that a refused fit can be looked at. ``train`` tells how well the
+    estimates explain the rows they come from, ``test`` the rows held out (None if there are
+    none). ``rows`` counts all rows of the group, ``rows_starved`` those left out because the
+    window was not the limit, ``rows_outside`` those outside ``linear_range``. ``knee`` is None
+    where none was sought or found.
     """
 
     group: str
@@ -56,12 +124,14 @@ class Fit:
     rows_outside: int = 0
     model: ArxModel | None = None
     reason: str | None = None
+    cause: Cause | None = None
     estimates: Estimates | None = None
     condition: float | None = None
     train: Agreement | None = None
     test: Agreement | None = None
     linear_range: tuple[float, float] | None = None
     knee: Knee | None = None
+    key: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,148 +143,301 @@ class Curve:
     knee: Knee | None
 
 
-def curve_of(statistics: GroupStatistics) -> Curve:
-    """The curve through all rows that were limited by the window."""
-    levels = _levels(statistics, np.ones(len(statistics.count), dtype=bool))
-    return Curve(statistics.group, levels, find_knee(levels))
+def label(key: tuple[Any, ...]) -> str:
+    """A group's name, from the values of its columns."""
+    return " ".join(str(value) for value in key)
 
 
-def fit_group(
-    statistics: GroupStatistics, *, offset: bool = True, linear_range: LinearRange = None
-) -> Fit:
-    """Fit one group. Never raises on what the rows hold, so that a fleet survives a bad group.
+def curves_of(cells: Cells) -> list[Curve]:
+    """The curve of every group through all rows that were limited by the window."""
+    curves = _curves(cells, cells.part != LEFT_OUT)
+    knees = find_knees(curves)
+    ends = np.searchsorted(curves.curve, np.arange(curves.number + 1)).tolist()
+    found = []
+    for number, key in enumerate(cells.groups):
+        chosen = slice(ends[number], ends[number + 1])
+        columns = (curves.prefetch[chosen], curves.rate[chosen], curves.count[chosen])
+        levels = zip(*(column.tolist() for column in columns), strict=True)
+        found.append(Curve(label(key), tuple(Level(*row) for row in levels), knees.one(number)))
+    return found
 
-    A cell that straddles an end of the linear range is left out whole.
+
+def fit_groups(cells: Cells, *, offset: bool = True, linear_range: LinearRange = None) -> list[Fit]:
+    """A fit for every group. Never raises on what the rows hold: a fleet survives a bad group.
+
+    ``linear_range`` must be the one that the rows were sorted by (see
+    :func:`identification.aggregation.cells_of`).
     """
-    fit = Fit(statistics.group, offset, statistics.rows, statistics.starved)
-    train = ~statistics.held_out
-    reason = _unusable(statistics, train)
-    if reason is not None:
-        return replace(fit, reason=reason)
+    fleet = _Fleet(cells, offset, linear_range)
+    return [fleet.fit(number) for number in range(len(cells.groups))]
 
-    knee = find_knee(_levels(statistics, train)) if linear_range is None else None
-    low, high = _range(statistics, train, linear_range, knee)
-    inside = (statistics.u_low >= low) & (statistics.u_high <= high)
-    outside = int(statistics.count[~inside].sum())
-    fit = replace(fit, linear_range=(low, high), knee=knee, rows_outside=outside)
-    reason = _too_little(statistics, train & inside, f"between prefetch {low:g} and {high:g}")
-    if reason is not None:
-        return replace(fit, reason=reason)
 
-    fitted = statistics.moments(train & inside)
-    fit = replace(fit, condition=condition(fitted, offset=offset))
-    estimates = solve(fitted, offset=offset)
-    if estimates is not None:
-        tested = statistics.moments(~train & inside)
-        fit = replace(
-            fit,
-            estimates=estimates,
-            train=agreement(fitted, estimates),
-            test=agreement(tested, estimates),
+class _Fleet:
+    """All groups' numbers, as arrays over the groups."""
+
+    def __init__(self, cells: Cells, offset: bool, given: LinearRange) -> None:
+        self.cells, self.offset, self.given = cells, offset, given
+        self.number = len(cells.groups)
+        rows = cells.moments.rows
+        self.rows = self._total(rows, np.ones(len(cells), dtype=bool))
+        self.left_out = {
+            reason: self._total(rows, (cells.part == LEFT_OUT) & (cells.bin == reason))
+            for reason in (STARVED, BELOW_ZERO, UNSOUND, OUTSIDE)
+        }
+        train = (cells.part == FIRST_HALF) | (cells.part == SECOND_HALF)
+        test = cells.part == HELD_OUT
+        self.all_train = _Extent(cells, train)
+        self.knees, inside, self.top = self._range(train)
+        self.fitted_extent = _Extent(cells, train & inside)
+        self.outside = self._total(rows, (train | test) & ~inside) + self.left_out[OUTSIDE]
+        fitted = self._merged(train & inside)
+        self.condition = condition(fitted, offset=offset)
+        self.solutions: Solutions = solve(fitted, offset=offset)
+        self.half_widths = self.solutions.half_widths
+        self.train: Agreements = agreement(fitted, self.solutions.theta)
+        self.test: Agreements = agreement(self._merged(test & inside), self.solutions.theta)
+        raw = fitted.raw_products[:, Y_NEXT, Y_NEXT]
+        self.still = fitted.products[:, Y_NEXT, Y_NEXT] <= STILL * raw
+        self.mean_rate = fitted.mean[:, Y_NEXT]
+
+    def _total(self, values: Any, chosen: Mask) -> Any:
+        group = self.cells.group[chosen]
+        return total(group, values[chosen], self.number).astype(np.int64)
+
+    def _merged(self, chosen: Mask) -> Moments:
+        return merged(self.cells.moments[chosen], self.cells.group[chosen], self.number)
+
+    def _range(self, train: Mask) -> tuple[Knees | None, Mask, Floats]:
+        """The knees, which cells lie below them, and the top of each group's linear range.
+
+        Whether there is a knee, all rows decide. Where it is, the first half decides for the
+        second and the second for the first, so that the noise that moved the knee is not the
+        noise the fit is about; where a half shows no bend of its own, all rows decide again.
+        """
+        cells = self.cells
+        everything = np.ones(len(cells), dtype=bool)
+        if self.given is not None:
+            return None, everything, self.all_train.u_high
+        knees = find_knees(_settled_curves(cells, train))
+        tops = []
+        for half in (FIRST_HALF, SECOND_HALF):
+            found = find_knees(_settled_curves(cells, cells.part == half))
+            tops.append(np.where(found.found, found.below, knees.below))
+        first, second = tops
+        top = np.where(knees.found, np.minimum(first, second), self.all_train.u_high)
+        limit = np.where(
+            cells.part == FIRST_HALF,
+            second[cells.group],
+            np.where(cells.part == SECOND_HALF, first[cells.group], top[cells.group]),
         )
-    reason = _ill_conditioned(fit) or _no_good(fit)
-    if reason is not None or estimates is None:
-        return replace(fit, reason=reason)
-    model = ArxModel(
-        a=estimates.a,
-        b=estimates.b,
-        c=estimates.c,
-        interval=float(np.average(statistics.interval_mean, weights=statistics.count)),
-        linear_range=(low, high),
-        standard_errors=estimates.standard_errors,
-        quality=_quality(fit),
-    )
-    return replace(fit, model=model)
+        inside = ~knees.found[cells.group] | (cells.u_high <= limit)
+        return knees, inside, top
+
+    def fit(self, number: int) -> Fit:
+        """The verdict on one group."""
+        key = self.cells.groups[number]
+        told: dict[str, Any] = {
+            "group": label(key),
+            "offset": self.offset,
+            "rows": int(self.rows[number]),
+            "rows_starved": int(self.left_out[STARVED][number]),
+            "key": dict(zip(self.cells.by, key, strict=True)),
+        }
+        refused = self._unusable(number)
+        if refused is None:
+            low, high = self._ends(number)
+            told["rows_outside"] = int(self.outside[number])
+            told["linear_range"] = low, high
+            told["knee"] = self.knees.one(number) if self.knees is not None else None
+            where = f"between prefetch {low:g} and {high:g}"
+            refused = self._too_little(self.fitted_extent, number, where) or self._dead(number)
+        if refused is None:
+            told["condition"] = float(self.condition[number])
+            told["estimates"] = self._estimates(number)
+            told["train"] = _agreement(self.train, number)
+            told["test"] = _agreement(self.test, number)
+            fit = Fit(**told)
+            refused = _ill_conditioned(fit) or _no_good(fit)
+            if refused is None:
+                told["model"] = self._model(fit, number)
+        if refused is not None:
+            told["cause"], told["reason"] = refused
+        return Fit(**told)
+
+    def _ends(self, number: int) -> tuple[float, float]:
+        """Where rows are fitted: from the lowest prefetch to the knee or the highest.
+
+        A range that was given is cut to where there are rows: a model holds where it was seen to.
+        """
+        low, high = float(self.all_train.u_low[number]), float(self.top[number])
+        if isinstance(self.given, tuple) and not low < high:
+            return self.given
+        return low, high
+
+    def _unusable(self, number: int) -> tuple[Cause, str] | None:
+        """Why the rows as a whole cannot be fitted."""
+        unsound, below_zero = (int(self.left_out[why][number]) for why in (UNSOUND, BELOW_ZERO))
+        if unsound:
+            return "unsound rows", (
+                f"{unsound} rows hold missing, NaN or infinite values, or a prefetch or "
+                "rate beyond any real one; remove them."
+            )
+        if below_zero:
+            return "negative prefetch", (f"{below_zero} rows have a prefetch below 0; remove them.")
+        starved, outside = (int(self.left_out[why][number]) for why in (STARVED, OUTSIDE))
+        where = f"once {starved} starved ones are left out"
+        if outside and isinstance(self.given, tuple):
+            where = f"between prefetch {self.given[0]:g} and {self.given[1]:g}"
+        refused = self._too_little(self.all_train, number, where)
+        if refused is not None:
+            return refused
+        low, high = self.all_train.interval(number)
+        if low <= 0:
+            return "uneven intervals", f"a sample interval is {low:g} s; it must be above 0."
+        if high > low * (1 + INTERVAL_TOLERANCE):
+            return "uneven intervals", (
+                f"sample intervals range from {low:g} to {high:g} s and a model holds for one;"
+                " identify each interval apart."
+            )
+        return None
+
+    def _too_little(self, extent: _Extent, number: int, where: str) -> tuple[Cause, str] | None:
+        """Why the rows are no experiment."""
+        rows, level = int(extent.rows[number]), float(extent.u_low[number])
+        if rows < FEWEST_ROWS:
+            return "too few rows", (
+                f"{rows} rows to fit {where}, {FEWEST_ROWS} are needed; record a longer trace."
+            )
+        if level == extent.u_high[number]:
+            return "constant prefetch", (
+                f"the prefetch is {level:g} in every row {where}; vary it."
+            )
+        return None
+
+    def _dead(self, number: int) -> tuple[Cause, str] | None:
+        if not self.still[number]:
+            return None
+        return "dead consumer", (
+            f"the rate is {self.mean_rate[number]:g} messages/second in every row, whatever the "
+            "prefetch; see that the consumer runs."
+        )
+
+    def _estimates(self, number: int) -> Estimates | None:
+        if not self.solutions.determined[number]:
+            return None
+        theta = self.solutions.theta[number]
+        wide = self.half_widths[number]
+        ends = zip((theta - wide).tolist(), (theta + wide).tolist(), strict=True)
+        a, b, c = theta.tolist()
+        return Estimates(
+            a,
+            b,
+            c,
+            standard_errors=StandardErrors(*self.solutions.standard_errors[number].tolist()),
+            intervals=ConfidenceIntervals(*ends),
+        )
+
+    def _model(self, fit: Fit, number: int) -> ArxModel:
+        assert fit.estimates is not None
+        assert fit.linear_range is not None
+        return ArxModel(
+            a=fit.estimates.a,
+            b=fit.estimates.b,
+            c=fit.estimates.c,
+            interval=float(self.all_train.interval_mean[number]),
+            linear_range=fit.linear_range,
+            standard_errors=fit.estimates.standard_errors,
+            quality=_quality(fit),
+            confidence_intervals=fit.estimates.intervals,
+        )
 
 
-def _levels(statistics: GroupStatistics, cells: Mask) -> tuple[Level, ...]:
-    """Mean rate per bin of u over the chosen cells, ascending in u."""
-    count, mean = statistics.count[cells], statistics.mean[cells]
-    bins, place = np.unique(statistics.bin[cells], return_inverse=True)
+class _Extent:
+    """Between what extremes some of every group's rows lie, as arrays over the groups."""
 
-    def per_bin(values: Floats) -> Floats:
-        return np.bincount(place, weights=values, minlength=len(bins)).astype(np.float64)
+    def __init__(self, cells: Cells, chosen: Mask) -> None:
+        group, number = cells.group[chosen], len(cells.groups)
 
-    rows = per_bin(count.astype(float))
-    prefetch, rate = (per_bin(count * mean[:, i]) / rows for i in (U, Y_NEXT))
-    return tuple(
-        Level(float(u), float(y), int(n)) for u, y, n in zip(prefetch, rate, rows, strict=True)
-    )
+        def extreme(of: np.ufunc, name: str, start: float) -> Floats:
+            found = np.full(number, start)
+            of.at(found, group, getattr(cells, name)[chosen])
+            return found
+
+        rows = cells.moments.rows[chosen]
+        self.rows = total(group, rows, number)
+        self.u_low = extreme(np.minimum, "u_low", np.inf)
+        self.u_high = extreme(np.maximum, "u_high", -np.inf)
+        self._interval_low = extreme(np.minimum, "interval_low", np.inf)
+        self._interval_high = extreme(np.maximum, "interval_high", -np.inf)
+        seconds = total(group, cells.interval_sum[chosen], number)
+        self.interval_mean = seconds / np.maximum(self.rows, 1)
+
+    def interval(self, number: int) -> tuple[float, float]:
+        """The shortest and the longest interval of one group."""
+        return float(self._interval_low[number]), float(self._interval_high[number])
 
 
-def _range(
-    statistics: GroupStatistics, train: Mask, given: LinearRange, knee: Knee | None
-) -> tuple[float, float]:
-    """Where rows are fitted: from the lowest prefetch to the knee or the highest.
+def _levels(cells: Cells, chosen: Mask) -> tuple[Integers, Moments]:
+    """The moments per bin of u over the chosen cells and their group, group by group, ascending."""
+    (group, _), into = distinct(cells.group[chosen], cells.bin[chosen])
+    return group, merged(cells.moments[chosen], into, len(group))
 
-    A range that was given is cut to where there are rows: a model holds where it was seen to.
+
+def _curves(cells: Cells, chosen: Mask) -> Curves:
+    """Mean rate per level of prefetch."""
+    group, levels = _levels(cells, chosen)
+    prefetch, rate = levels.mean[:, U], levels.mean[:, Y_NEXT]
+    return Curves(len(cells.groups), group, prefetch, rate, levels.weight)
+
+
+def _settled_curves(cells: Cells, chosen: Mask) -> Curves:
+    """The rate on which each level would settle, ``(y_next - a*y) / (1 - a)`` in the mean.
+
+    Where levels follow each other in random order, the memory of the level before is what
+    scatters ``y_next`` most. How long that memory is, the rows of one level tell by themselves:
+    there u is the same and only y differs.
     """
-    low, high = float(statistics.u_low[train].min()), float(statistics.u_high[train].max())
-    if isinstance(given, tuple):
-        inside = max(low, given[0]), min(high, given[1])
-        return inside if inside[0] < inside[1] else given
-    return low, high if knee is None else knee.prefetch
+    group, levels = _levels(cells, chosen)
+    number = len(cells.groups)
+    spread, answer = (total(group, levels.products[:, Y, other], number) for other in (Y, Y_NEXT))
+    a = np.divide(answer, spread, out=np.zeros(number), where=spread > 0)
+    a = np.clip(a, -LONGEST_MEMORY, LONGEST_MEMORY)[group]
+    rate = (levels.mean[:, Y_NEXT] - a * levels.mean[:, Y]) / (1 - a)
+    return Curves(number, group, levels.mean[:, U], rate, levels.weight)
 
 
-def _unusable(statistics: GroupStatistics, train: Mask) -> str | None:
-    """Why the rows as a whole cannot be fitted."""
-    if statistics.unsound:
-        return (
-            f"{statistics.unsound} rows hold missing, NaN or infinite values, or a prefetch or "
-            "rate beyond any real one; remove them."
-        )
-    if statistics.below_zero:
-        return f"{statistics.below_zero} rows have a prefetch below 0; remove them."
-    reason = _too_little(statistics, train, f"once {statistics.starved} starved ones are left out")
-    if reason is not None:
-        return reason
-    low, high = float(statistics.interval_low.min()), float(statistics.interval_high.max())
-    if low <= 0:
-        return f"a sample interval is {low:g} s; it must be above 0."
-    if high > low * (1 + INTERVAL_TOLERANCE):
-        return (
-            f"sample intervals range from {low:g} to {high:g} s and a model holds for one;"
-            " record at one interval."
-        )
-    return None
-
-
-def _too_little(statistics: GroupStatistics, cells: Mask, where: str) -> str | None:
-    """Why the rows in the chosen cells are no experiment."""
-    rows = int(statistics.count[cells].sum())
-    if rows < FEWEST_ROWS:
-        return f"{rows} rows to fit {where}, {FEWEST_ROWS} are needed; record a longer trace."
-    level = float(statistics.u_low[cells].min())
-    if level == float(statistics.u_high[cells].max()):
-        return f"the prefetch is {level:g} in every row {where}; vary it."
-    return None
-
-
-def _ill_conditioned(fit: Fit) -> str | None:
+def _ill_conditioned(fit: Fit) -> tuple[Cause, str] | None:
     """Why a and b cannot be told apart."""
     allowed = CONDITION_ALLOWED if fit.offset else CONDITION_SOLVABLE
     if fit.estimates is not None and fit.condition is not None and fit.condition <= allowed:
         return None
-    return (
+    return "ramp", (
         f"the experiment is ill-conditioned (condition number {fit.condition:.3g}, at most"
         f" {allowed:g} is allowed): the rate before is a function of the prefetch, as on a ramp;"
         " use levels in random order."
     )
 
 
-def _no_good(fit: Fit) -> str | None:
+def _no_good(fit: Fit) -> tuple[Cause, str] | None:
     """Why the estimates are no model of a consumer."""
     estimates = fit.estimates
     if estimates is None:
         return None
     if estimates.b <= 0:
-        return f"b is {estimates.b:.4g}, but more prefetch must mean a higher rate (b above 0)."
+        return "falling rate", (
+            f"b is {estimates.b:.4g}, but more prefetch must mean a higher rate (b above 0)."
+        )
     if not -1 < estimates.a < 1:
-        return f"a is {estimates.a:.4g}, but a consumer's a lies between -1 and 1."
+        return "unstable", f"a is {estimates.a:.4g}, but a consumer's a lies between -1 and 1."
     for agreed, rows in ((fit.train, "rows fitted"), (fit.test, "rows held out")):
         if agreed is not None and agreed.rows >= FEWEST_ROWS and agreed.r2 < R2_NEEDED:
-            return f"R2 is {agreed.r2:.2f} on the {rows}, {R2_NEEDED:g} is needed."
+            return "poor fit", f"R2 is {agreed.r2:.2f} on the {rows}, {R2_NEEDED:g} is needed."
     return None
+
+
+def _agreement(all_groups: Agreements, number: int) -> Agreement | None:
+    r2, rmse = float(all_groups.r2[number]), float(all_groups.rmse[number])
+    return None if np.isnan(r2) else Agreement(int(all_groups.rows[number]), r2, rmse)
 
 
 def _quality(fit: Fit) -> FitQuality | None:

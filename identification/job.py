@@ -1,54 +1,86 @@
-"""The two questions asked of a trace: which model, and what does its curve look like."""
+"""The questions asked of a trace: which model, what does its curve look like, is it enough."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from controlmq.checks import above_zero, finite, not_negative
+from controlmq.checks import finite, not_negative
 from controlmq.errors import InputError
-from identification.aggregation import statistics
-from identification.fit import Curve, Fit, LinearRange, curve_of, fit_group
+from identification.aggregation import Sorting, cells_of
+from identification.diagnosis import Diagnosis, diagnose
+from identification.failures import in_a_sentence
+from identification.fit import Curve, Fit, LinearRange, curves_of, fit_groups
+from identification.reading import read_traces
+from identification.statistics import Cells, Forgetting
 
 
 def identify(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
+    by: Sequence[str] = ("group",),
     offset: bool = True,
     linear_range: LinearRange = None,
     held_out: float = 0.25,
+    split: Literal["time", "trace"] = "time",
     bin_width: float = 1.0,
+    forgetting: Forgetting | None = None,
 ) -> list[Fit]:
     """A fit for every group in the traces at ``path``, groups in order.
 
-    ``offset=False`` forces the model through the origin (c = 0). ``linear_range`` is the
-    prefetch between which rows are fitted: ``(low, high)``, ``"all"``, or None to fit below
-    the knee of the curve. ``held_out`` is the share of the rows kept to test the model;
-    0 fits all of them. ``bin_width`` is how far apart, in messages, prefetches count as
-    different levels when the knee is sought.
+    ``by`` are the columns whose values make a group. ``offset=False`` forces the model through
+    the origin (c = 0). ``linear_range`` is the prefetch between which rows are fitted:
+    ``(low, high)``, ``"all"``, or None to fit below the knee of the curve. ``held_out`` is the
+    share of the rows kept to test the model, blocks of samples or whole traces as ``split``
+    says; 0 fits all of them. ``bin_width`` is how far apart, in messages, prefetches count as
+    different levels when the knee is sought. With ``forgetting``, older rows weigh less.
 
     A group that cannot be fitted comes with its reason; only a path, a file or an option
     that cannot be used raises :class:`~controlmq.errors.InputError`.
     """
-    checked = _linear_range(linear_range)
-    if not_negative("held_out", held_out) >= 1:
-        raise InputError(f"held_out is {held_out:g}; give a share of 0 or more and below 1.")
-    above_zero("bin_width", bin_width)
-    groups = statistics(spark, path, held_out=held_out, bin_width=bin_width)
-    return [fit_group(group, offset=offset, linear_range=checked) for group in groups]
+    checked = checked_range(linear_range)
+    sorting = Sorting(
+        by=tuple(by),
+        held_out=held_out,
+        split=split,
+        bin_width=bin_width,
+        linear_range=checked if isinstance(checked, tuple) else None,
+        forgetting=forgetting,
+    )
+    if checked is not None:
+        sorting = sorting.without_bins()
+    return fit_groups(_read_cells(spark, path, sorting), offset=offset, linear_range=checked)
 
 
 def curve(
     spark: SparkSession, path: str | os.PathLike[str], *, bin_width: float = 1.0
 ) -> list[Curve]:
     """The curve of every group in the traces at ``path``, from all rows, groups in order."""
-    above_zero("bin_width", bin_width)
-    return [curve_of(group) for group in statistics(spark, path, held_out=0, bin_width=bin_width)]
+    return curves_of(_read_cells(spark, path, Sorting(held_out=0, bin_width=bin_width)))
 
 
-def _linear_range(given: LinearRange) -> LinearRange:
+def diagnose_traces(
+    spark: SparkSession, path: str | os.PathLike[str], fits: Sequence[Fit]
+) -> list[Diagnosis]:
+    """A closer look at some of the groups that were fitted at ``path``."""
+    with in_a_sentence(path):
+        return diagnose(read_traces(spark, path, tuple(fits[0].key)), fits)
+
+
+def _read_cells(spark: SparkSession, path: str | os.PathLike[str], sorting: Sorting) -> Cells:
+    with in_a_sentence(path):
+        cells = cells_of(read_traces(spark, path, sorting.by), sorting)
+    if not len(cells):
+        raise InputError(f"the trace at {path} holds no rows; record one first.")
+    return cells
+
+
+def checked_range(given: LinearRange) -> LinearRange:
+    """A linear range as it was given, refusing what is none."""
     if given is None or given == "all":
         return given
     if not isinstance(given, tuple | list) or len(given) != 2:

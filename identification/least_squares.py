@@ -7,101 +7,136 @@ With ``x' = x - mean(x)`` (fit with offset) or ``x' = x`` (fit without, c = 0):
     c = mean(y_next) - a*mean(y) - b*mean(u)  S3 = sum u'^2
 
 Without offset these are the formulas of Rosa & Cavalcanti 2022, whose printed S5,
-``sum u(k)*u(k+1)``, is a misprint.
+``sum u(k)*u(k+1)``, is a misprint. Sums are weighted where rows are. Everything here works on
+any number of fits at once, one per entry of its arrays.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from controlmq.model import StandardErrors
-from identification.statistics import Y_NEXT, Moments, U, Y
+from identification.statistics import Y_NEXT, Floats, Mask, Moments, U, Y
+
+NORMAL_95 = 1.959963984540054
+"""Standard deviations about the mean that hold 95 % of a normal distribution."""
 
 
-@dataclass(frozen=True)
-class Estimates:
+@dataclass(frozen=True, eq=False)
+class Solutions:
     """What least squares says, before anyone asks whether it means something.
 
-    The standard errors take the residuals for independent of each other.
+    ``theta`` and ``standard_errors`` hold a, b and c in columns, NaN where the rows do not
+    determine them (``determined`` is False). The standard errors take the residuals for
+    independent of each other. ``free_rows`` are the degrees of freedom left over.
     """
 
-    a: float
-    b: float
-    c: float
-    standard_errors: StandardErrors
+    determined: Mask
+    theta: Floats
+    standard_errors: Floats
+    free_rows: Floats
+
+    @property
+    def half_widths(self) -> Floats:
+        """How far a 95 % confidence interval reaches to either side of a, b and c."""
+        widths: Floats = student_95(self.free_rows)[:, None] * self.standard_errors
+        return widths
 
 
-@dataclass(frozen=True)
-class Agreement:
+@dataclass(frozen=True, eq=False)
+class Agreements:
     """How well estimates explain some rows; ``rmse`` is in messages/second.
 
     ``r2`` is the share of the variance of ``y_next`` about its own mean that is explained,
-    with and without offset alike, so that the two can be compared.
+    with and without offset alike, so that the two can be compared. Both are NaN where there
+    are no rows or no variance to explain.
     """
 
-    rows: int
-    r2: float
-    rmse: float
+    rows: Floats
+    r2: Floats
+    rmse: Floats
 
 
-def condition(moments: Moments, *, offset: bool) -> float:
+def condition(moments: Moments, *, offset: bool) -> Floats:
     """Condition number of the regressors, each scaled to length 1: 1 is best.
 
     With an offset they are centred first. It is about 1 for levels in random order and
     grows without bound as ``y`` becomes a function of ``u``, as on a ramp.
     """
     products = moments.products if offset else moments.raw_products
-    scale = math.sqrt(products[U, U]) * math.sqrt(products[Y, Y])
-    if scale == 0:
-        return math.inf
-    correlation = abs(float(products[U, Y])) / scale
-    return math.sqrt((1 + correlation) / (1 - correlation)) if correlation < 1 else math.inf
+    scale = np.sqrt(products[:, U, U]) * np.sqrt(products[:, Y, Y])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = np.minimum(np.abs(products[:, U, Y]) / scale, 1.0)
+        number = np.sqrt((1 + correlation) / (1 - correlation))
+    return np.where(scale > 0, number, np.inf)
 
 
-def solve(moments: Moments, *, offset: bool) -> Estimates | None:
-    """The least-squares estimates, or None where the rows do not determine them."""
-    free_rows = moments.count - (3 if offset else 2)
-    if free_rows < 1 or math.isinf(condition(moments, offset=offset)):
-        return None
+def solve(moments: Moments, *, offset: bool) -> Solutions:
+    """The least-squares estimates.
+
+    With weights the noise is estimated from the effective number of rows, and the errors are
+    those of rows whose weights are a choice and not their precision, in the approximation that
+    weights and regressors have nothing to do with each other. With equal weights both are exact.
+    """
     products = moments.products if offset else moments.raw_products
-    s1, s2, s3 = float(products[Y, Y]), float(products[U, Y]), float(products[U, U])
-    s4, s5 = float(products[Y, Y_NEXT]), float(products[U, Y_NEXT])
+    s1, s2, s3 = products[:, Y, Y], products[:, U, Y], products[:, U, U]
+    s4, s5 = products[:, Y, Y_NEXT], products[:, U, Y_NEXT]
     determinant = s1 * s3 - s2 * s2
-    if determinant <= 0:
-        return None
+    free = moments.effective_rows - (3 if offset else 2)
+    determined = (free >= 1) & (determinant > 0) & np.isfinite(condition(moments, offset=offset))
+    determinant = np.where(determined, determinant, np.nan)
     a = (s3 * s4 - s2 * s5) / determinant
     b = (s1 * s5 - s2 * s4) / determinant
-    mean_u, mean_y, mean_next = (float(moments.mean[i]) for i in (U, Y, Y_NEXT))
-    c = mean_next - a * mean_y - b * mean_u if offset else 0.0
+    mean_u, mean_y, mean_next = (moments.mean[:, i] for i in (U, Y, Y_NEXT))
+    c = mean_next - a * mean_y - b * mean_u if offset else np.where(determined, 0.0, np.nan)
+    theta = np.column_stack([a, b, c])
 
-    # Covariance of the estimates: noise variance times the inverse of the products.
-    noise = _squared_residuals(moments, a, b, c) / free_rows
-    var_a, var_b, cov_ab = s3 / determinant, s1 / determinant, -s2 / determinant
-    var_c = 0.0
-    if offset:
-        var_c = 1 / moments.count + (
-            mean_y**2 * var_a + mean_u**2 * var_b + 2 * mean_y * mean_u * cov_ab
-        )
-    errors = StandardErrors(*(math.sqrt(noise * max(v, 0.0)) for v in (var_a, var_b, var_c)))
-    return Estimates(a, b, c, errors)
-
-
-def agreement(moments: Moments, estimates: Estimates) -> Agreement | None:
-    """How well ``estimates`` explain the rows; None where there is no variance to explain."""
-    total = float(moments.products[Y_NEXT, Y_NEXT])
-    if moments.count == 0 or total <= 0:
-        return None
-    squares = _squared_residuals(moments, estimates.a, estimates.b, estimates.c)
-    return Agreement(moments.count, 1 - squares / total, math.sqrt(squares / moments.count))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Covariance of the estimates: noise variance times the inverse of the products.
+        noise = squared_residuals(moments, theta) / moments.weight
+        noise = noise * moments.effective_rows / np.where(determined, free, np.nan)
+        choice = moments.weight2 / moments.weight
+        inverse = choice / determinant
+        var_a, var_b, cov_ab = s3 * inverse, s1 * inverse, -s2 * inverse
+        about_mean = mean_y**2 * var_a + mean_u**2 * var_b + 2 * mean_y * mean_u * cov_ab
+        var_c = choice / moments.weight + about_mean if offset else np.zeros_like(a)
+        variances = np.column_stack([var_a, var_b, var_c])
+        errors = np.sqrt(noise[:, None] * np.maximum(variances, 0.0))
+    return Solutions(determined, theta, errors, free)
 
 
-def _squared_residuals(moments: Moments, a: float, b: float, c: float) -> float:
+def agreement(moments: Moments, theta: Floats) -> Agreements:
+    """How well ``theta`` explains the rows, be they fitted or not."""
+    total = moments.products[:, Y_NEXT, Y_NEXT]
+    there = (moments.weight > 0) & (total > 0)
+    squares = np.where(there, squared_residuals(moments, theta), np.nan)
+    r2 = 1 - squares / np.where(there, total, 1.0)
+    rmse = np.sqrt(squares / np.where(there, moments.weight, 1.0))
+    return Agreements(moments.rows.astype(np.float64), r2, rmse)
+
+
+def squared_residuals(moments: Moments, theta: Floats) -> Floats:
     """Sum of ``(y_next - a*y - b*u - c)^2``; rounding may not take it below 0."""
-    weights = np.zeros(3)
-    weights[[U, Y, Y_NEXT]] = -b, -a, 1.0
-    about_mean = float(weights @ moments.products @ weights)
-    bias = float(weights @ moments.mean) - c
-    return max(about_mean, 0.0) + moments.count * bias**2
+    factor = np.empty((len(moments), 3))
+    factor[:, Y], factor[:, U], factor[:, Y_NEXT] = -theta[:, 0], -theta[:, 1], 1.0
+    about_mean = np.einsum("ni,nij,nj->n", factor, moments.products, factor)
+    bias = np.einsum("ni,ni->n", factor, moments.mean) - theta[:, 2]
+    squares: Floats = np.maximum(about_mean, 0.0) + moments.weight * bias**2
+    return squares
+
+
+def student_95(free_rows: Floats) -> Floats:
+    """Half-width of a 95 % interval in standard errors, by Student's t.
+
+    The expansion in 1/n of Abramowitz & Stegun 26.7.5: right to 0.1 % from 4 free rows on.
+    """
+    z = NORMAL_95
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    n = np.maximum(free_rows, 1.0)
+    return z + sum((term / n**power for power, term in enumerate(terms, start=1)), np.zeros_like(n))

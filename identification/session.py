@@ -6,46 +6,105 @@ import logging
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from controlmq.errors import InputError
+from controlmq.errors import ControlmqError, InputError
 
 JAVA_HINT = "install openjdk-17-jre-headless (Debian's name) or set JAVA_HOME to a Java 17"
 
 MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://.+|k8s://.+|yarn")
 """What Spark takes; its own refusal is a page long."""
 
+REMOTE = re.compile(r"sc://([^:/;]+)(?::(\d+))?([/;].*)?$")
+STANDALONE = re.compile(r"spark://([^:/,]+):(\d+)$")
+CONNECT_PORT = 15002
+REACH_SECONDS = 5.0
+"""How long a master or server may take to accept a connection."""
+
+PACKAGES = ("controlmq", "identification", "simulator")
+"""What executors elsewhere are sent."""
+
 LOCAL_SHUFFLE_PARTITIONS = 8
 """Statistics per group are small: Spark's 200 would be 200 nearly empty tasks."""
 
 
 @contextmanager
-def session(master: str = "local[*]", *, progress: bool = False) -> Iterator[SparkSession]:
+def session(
+    master: str = "local[*]", *, remote: str | None = None, progress: bool = False
+) -> Iterator[SparkSession]:
     """A Spark session for a ``with`` block; a session that already runs is used and left on.
 
-    ``master`` is Spark's own notation, ``local[2]`` for two cores of this machine.
-    ``progress`` shows Spark's progress bar on standard error, and with it what Spark and
-    Java print when they start.
+    ``master`` is Spark's own notation, ``local[2]`` for two cores of this machine. ``remote``
+    is the URL of a Spark Connect server, ``sc://host:15002``, to be used instead. Executors
+    elsewhere get this project's code. ``progress`` shows Spark's progress bar on standard error,
+    and with it what Spark and Java print when they start.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
-    spark = _start(master, progress)
+    spark = _start(master, progress) if remote is None else _connect(remote)
+    with tempfile.TemporaryDirectory(prefix="controlmq-code-") as folder:
+        try:
+            if remote is not None or not master.startswith("local"):
+                _ship_code(spark, Path(folder))
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _connect(url: str) -> SparkSession:
+    """A session on a Spark Connect server."""
+    found = REMOTE.match(url)
+    if found is None:
+        raise InputError(f"the Spark Connect server is {url!r}; give sc://HOST or sc://HOST:PORT.")
     try:
-        yield spark
-    finally:
-        spark.stop()
+        import grpc  # type: ignore[import-untyped, unused-ignore]  # noqa: F401 (asked for early)
+    except ModuleNotFoundError:
+        raise ControlmqError(
+            "Spark Connect needs more of pyspark; run: pip install 'pyspark[connect]'"
+        ) from None
+    _knock("Spark Connect server", found[1], int(found[2] or CONNECT_PORT))
+    try:
+        return SparkSession.builder.remote(url).getOrCreate()
+    except PySparkException as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"the Spark Connect server at {url} refused: {reason}.") from None
+
+
+def _knock(what: str, host: str, port: int) -> None:
+    """Refuse in seconds what Spark would try to reach for minutes."""
+    try:
+        socket.create_connection((host, port), timeout=REACH_SECONDS).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"no {what} answers at {host}:{port} ({reason}); start one or name another."
+        ) from None
+
+
+def _ship_code(spark: SparkSession, folder: Path) -> None:
+    """Send this project's packages to the executors, so that Python functions run there."""
+    here = Path(__file__).resolve().parent.parent
+    archive = folder / "controlmq-code.zip"
+    with zipfile.ZipFile(archive, "w") as code:
+        for package in PACKAGES:
+            for file in sorted((here / package).rglob("*")):
+                if file.is_file() and file.suffix != ".pyc":
+                    code.write(file, file.relative_to(here))
+    spark.addArtifacts(str(archive), pyfile=True)
 
 
 def _start(master: str, progress: bool) -> SparkSession:
@@ -55,6 +114,9 @@ def _start(master: str, progress: bool) -> SparkSession:
             "k8s://URL."
         )
     _find_java()
+    standalone = STANDALONE.match(master)
+    if standalone is not None:
+        _knock("Spark master", standalone[1], int(standalone[2]))
     # Interrupted, py4j logs the broken connection at length before the interrupt gets through.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # Workers take their Python from the environment; in local mode the setting

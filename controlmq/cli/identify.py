@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
+import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import add_json, new_command, number
+from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from controlmq.cli.arguments import Commands
-    from identification import Fit
+    from identification import Diagnosis, Fit
 
 TEACHING = """\
 A trace is a folder of Parquet files with a row for every sample: prefetch u(k), rate y(k) and
-the rate y(k+1) that followed. 'controlmq simulate --trace' writes one. Every group in it gets a
-model of its own, fitted on three quarters of the samples and tested on the rest.
+the rate y(k+1) that followed. 'controlmq simulate --trace' writes one, 'controlmq ingest' makes one
+of raw samples. Every group in it gets a model of its own, fitted on three quarters of the samples
+and tested on the rest.
 
 A model is refused, with the reason, when it would mislead: R2 below 0.8, a ramp (on which
 nothing tells a from b; use levels in random order), a constant prefetch, too few rows.
+
+--out FOLDER holds a model file for every group, report.html and the table models.parquet.
+--diagnose takes a second look at groups: 'flagged' (refused for a poor fit), 'all', a number of
+groups drawn at random, or groups by name.
 
 examples:
   controlmq identify traces/
   controlmq identify traces/ --out model.json
   controlmq identify fleet/ --out models/ --json
+  controlmq identify fleet/ --group-by group service_time_band --out models/
   controlmq identify traces/ --linear-range 1 20
+  controlmq identify traces/ --half-life 86400 --diagnose flagged
 """
 
 
@@ -38,7 +49,14 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--out",
         metavar="PATH",
-        help="write the model to this .json file, or every group's model into this folder",
+        help="write the model to this .json file, or all models and a report into this folder",
+    )
+    parser.add_argument(
+        "--group-by",
+        nargs="+",
+        default=["group"],
+        metavar="COLUMN",
+        help="columns whose values make a group (default: group)",
     )
     parser.add_argument(
         "--linear-range",
@@ -54,34 +72,56 @@ def add_to(commands: Commands) -> None:
         "--held-out", type=number, default=0.25, metavar="SHARE", help="share of samples to test on"
     )
     parser.add_argument(
-        "--master", default="local[*]", help="Spark master to run on (default local[*])"
+        "--split",
+        choices=("time", "trace"),
+        default="time",
+        help="hold out blocks of samples (time, the default) or whole traces",
     )
+    parser.add_argument(
+        "--half-life",
+        type=number,
+        metavar="SECONDS",
+        help="let rows weigh half as much for every so many seconds that they are older",
+    )
+    parser.add_argument(
+        "--diagnose", nargs="+", metavar="WHICH", help="look closer: flagged, all, N or groups"
+    )
+    add_spark(parser)
     add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, print, write; exit 2 when no group could be identified."""
-    from controlmq.cli.output import console, print_json
+    from controlmq.cli.output import print_json
     from identification import identify
-    from identification.session import session
+    from identification.statistics import Forgetting
 
     linear_range = tuple(arguments.linear_range) if arguments.linear_range else None
-    view = console(to_stderr=True)
-    with view.status("starting Spark") as status, session(arguments.master) as spark:
-        status.update("fitting")
+    half_life = arguments.half_life
+    with spark_session(arguments, "fitting") as spark:
         fits = identify(
             spark,
             arguments.trace,
+            by=arguments.group_by,
             offset=not arguments.no_offset,
             linear_range=linear_range,
             held_out=arguments.held_out,
+            split=arguments.split,
+            forgetting=None if half_life is None else Forgetting(half_life),
         )
-    written = _write(fits, Path(arguments.out)) if arguments.out else []
+        told = _diagnosed(spark, arguments, fits) if arguments.diagnose else []
+    written = _write(fits, told, Path(arguments.out)) if arguments.out else []
     if arguments.json:
-        print_json({"groups": [as_data(fit) for fit in fits], "written": written})
+        print_json(
+            {
+                "groups": [as_data(fit) for fit in fits],
+                **({"diagnoses": [vars(each) for each in told]} if arguments.diagnose else {}),
+                "written": written,
+            }
+        )
     else:
-        _show(fits, written)
+        _show(fits, told, written)
     if all(fit.model is None for fit in fits):
         what = fits[0].reason if len(fits) == 1 else f"none of {len(fits)} groups was identified."
         raise InputError(f"no model: {what}")
@@ -95,6 +135,7 @@ def as_data(fit: Fit) -> dict[str, Any]:
         "group": fit.group,
         "model": json.loads(fit.model.to_json()) if fit.model else None,
         "reason": fit.reason,
+        "cause": fit.cause,
         "estimates": {"a": estimates.a, "b": estimates.b, "c": estimates.c} if estimates else None,
         "condition": fit.condition,
         "knee": fit.knee.prefetch if fit.knee else None,
@@ -104,32 +145,52 @@ def as_data(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _write(fits: list[Fit], out: Path) -> list[str]:
-    models = [(fit.group, fit.model) for fit in fits if fit.model is not None]
-    if not models:
+def _diagnosed(
+    spark: SparkSession, arguments: argparse.Namespace, fits: Sequence[Fit]
+) -> list[Diagnosis]:
+    """The second pass over the groups asked for."""
+    from identification import diagnose_traces
+
+    chosen = _chosen(arguments.diagnose, fits)
+    return diagnose_traces(spark, arguments.trace, chosen) if chosen else []
+
+
+def _chosen(which: Sequence[str], fits: Sequence[Fit]) -> list[Fit]:
+    """The groups to look closer at."""
+    if list(which) == ["all"]:
+        return list(fits)
+    if list(which) == ["flagged"]:
+        return [fit for fit in fits if fit.cause in ("poor fit", "unstable", "falling rate")]
+    if len(which) == 1 and which[0].isdigit() and which[0] not in {fit.group for fit in fits}:
+        drawn = random.Random(0).sample(range(len(fits)), min(int(which[0]), len(fits)))
+        return [fits[number] for number in sorted(drawn)]
+    unknown = sorted(set(which) - {fit.group for fit in fits})
+    if unknown:
+        raise InputError(
+            f"there is no group {unknown[0]!r} in the trace; give flagged, all, a number or groups."
+        )
+    return [fit for fit in fits if fit.group in which]
+
+
+def _write(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> list[str]:
+    from controlmq.cli.fleet import write_fleet
+
+    if out.suffix != ".json":
+        return write_fleet(fits, told, out)
+    if len(fits) > 1:
+        raise InputError(f"{len(fits)} groups do not fit into {out}; name a folder with --out.")
+    model = fits[0].model
+    if model is None:
         return []
-    if out.suffix == ".json":
-        if len(fits) > 1:
-            raise InputError(f"{len(fits)} groups do not fit into {out}; name a folder with --out.")
-        models[0][1].save(out)
-        return [str(out)]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {out}: {error.strerror}.") from None
-    written: list[str] = []
-    for group, model in models:
-        name = re.sub(r"[^\w.-]", "_", group).lstrip(".") or "group"
-        path = out / f"{name}.json"
-        count = 2
-        while str(path) in written:
-            path, count = out / f"{name}-{count}.json", count + 1
-        model.save(path)
-        written.append(str(path))
-    return written
+    model.save(out)
+    return [str(out)]
 
 
-def _show(fits: list[Fit], written: list[str]) -> None:
+MOST_SHOWN = 40
+"""Groups that a terminal is told of one by one; a fleet's are in its report."""
+
+
+def _show(fits: Sequence[Fit], told: Sequence[Diagnosis], written: Sequence[str]) -> None:
     from rich.table import Table
 
     from controlmq.cli.output import console, say
@@ -137,7 +198,7 @@ def _show(fits: list[Fit], written: list[str]) -> None:
     table = Table(title="y(k+1) = a y(k) + b u(k) + c")
     for column in ("group", "a", "b", "c", "linear range", "R2 train", "R2 test", "RMSE test"):
         table.add_column(column, justify="left" if column == "group" else "right")
-    for fit in fits:
+    for fit in fits[:MOST_SHOWN]:
         model = fit.model
         if model is None or model.quality is None:
             continue
@@ -155,10 +216,15 @@ def _show(fits: list[Fit], written: list[str]) -> None:
     view = console()
     if table.row_count:
         view.print(table)
-    for fit in fits:
+    for fit in fits[:MOST_SHOWN]:
         if fit.model is None and len(fits) > 1:
             say(view, f"{fit.group}: no model: {fit.reason}")
         if fit.rows_starved:
             say(view, f"{fit.group}: {fit.rows_starved} of {fit.rows} rows starved, not fitted")
-    for path in written:
+    if len(fits) > MOST_SHOWN:
+        models = sum(fit.model is not None for fit in fits)
+        say(view, f"... {models} of {len(fits)} groups have a model; --out FOLDER tells of all")
+    for each in told[:MOST_SHOWN]:
+        say(view, f"{each.group}: {each.finding}")
+    for path in written[-MOST_SHOWN:]:
         say(view, f"written to {path}")

@@ -1,0 +1,22 @@
+"""Models that follow their consumers: a Structured Streaming job over a folder of traces.
+
+A query lists the folder (:mod:`~identification.continuous.listing`) and hands every batch of
+new or changed files to one function. Rows not counted before
+(:mod:`~identification.continuous.seen`) are added up and merged into the statistics per group
+(:mod:`~identification.continuous.state`, :mod:`~identification.continuous.absorbing`); a model
+that differs by more than its uncertainty is published
+(:mod:`~identification.continuous.publishing`). What is known after a batch is one file, replaced
+as a whole: a process that dies leaves the batch done or not begun.
+
+    from identification.continuous import Options, follow
+    from identification.session import session
+
+    with session() as spark:
+        follow(spark, "traces/", "models/", Options(half_life=600.0))
+"""
+
+from identification.continuous.job import Progress, follow
+from identification.continuous.publishing import Publication
+from identification.continuous.state import Options, State
+
+__all__ = ["Options", "Progress", "Publication", "State", "follow"]

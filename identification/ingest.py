@@ -1,0 +1,234 @@
+"""From raw samples to transitions, clustered by group, with what cannot be used set apart.
+
+    OUT/part-*.parquet     transitions: what ``controlmq identify OUT`` reads
+    OUT/_quarantine/       raw samples that cannot be used, each with its reason
+    OUT/_ingested.json     the counts, written last: a folder without it is not complete
+
+Everything is written beside OUT under a hidden name and renamed when it is complete, so that a
+run that fails or is stopped leaves OUT as it was, and running again gives the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
+
+from controlmq.checks import above_zero, finite
+from controlmq.errors import InputError
+from controlmq.files import write_atomically
+from controlmq.traces import COLUMNS
+from identification.failures import in_a_sentence
+from identification.quarantine import judged
+from identification.raw import MALFORMED, Columns, Raw, read_raw
+from identification.reading import SPARK_TYPES
+
+SUMMARY = "_ingested.json"
+QUARANTINE = "_quarantine"
+
+GAP = 1.5
+"""Times the usual distance between samples from which on two are not neighbours."""
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What became of the raw samples.
+
+    ``samples`` were read; ``quarantined`` of them, by reason, were set apart. Of the others each
+    but the last before an end or a gap makes a transition:
+    ``samples = sum(quarantined) + transitions + traces + gaps``. A gap is a sample number left
+    out, or a distance in time of more than 1.5 times the usual (or less than that part of it).
+    """
+
+    samples: int
+    transitions: int
+    traces: int
+    gaps: int
+    quarantined: dict[str, int]
+
+
+def ingest(
+    spark: SparkSession,
+    sources: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    columns: Columns | None = None,
+    interval: float | None = None,
+    gap: float = GAP,
+) -> Ingested:
+    """Write the transitions in raw samples to the folder ``out``.
+
+    ``interval`` is the length of a sample in seconds where the samples do not say it, by a column
+    or by their times. Two samples further apart than ``gap`` times what is usual in their trace
+    make no transition.
+    """
+    columns = columns or Columns()
+    if interval is not None:
+        above_zero("interval", interval)
+    if finite("gap", gap) <= 1:
+        raise InputError(f"gap is {gap:g}; give more than 1.")
+    folder = Path(out)
+    _check_target(folder)
+    hidden = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        with in_a_sentence(folder):
+            done = _write(spark, read_raw(spark, sources, columns), hidden, columns, interval, gap)
+            _replace(folder, hidden)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+    return done
+
+
+def _check_target(folder: Path) -> None:
+    """Refuse to replace a folder that no earlier run has written."""
+    if folder.is_dir():
+        if any(folder.iterdir()) and not (folder / SUMMARY).exists():
+            raise InputError(f"{folder} holds files that ingest did not write; name another --out.")
+    elif folder.exists():
+        raise InputError(f"{folder} is a file; name a folder with --out.")
+    try:
+        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror}.") from None
+
+
+def _replace(folder: Path, hidden: Path) -> None:
+    before = hidden.with_suffix(".old")
+    if folder.exists():
+        os.replace(folder, before)
+    os.replace(hidden / "out", folder)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def _write(
+    spark: SparkSession,
+    raw: Raw,
+    hidden: Path,
+    columns: Columns,
+    interval: float | None,
+    gap: float,
+) -> Ingested:
+    """Read the raw samples once, into good and bad ones; then make transitions of the good."""
+    there = raw.there
+    parsed, out = hidden / "parsed", hidden / "out"
+    quarantine = out / QUARANTINE
+    _parse(raw.rows, there, columns).write.partitionBy("bad").parquet(str(parsed))
+    everything = spark.read.parquet(str(parsed))
+    bad, good = (everything.where(F.col("bad") == flag) for flag in (1, 0))
+    samples = _numbered(good, there, columns, interval)
+    copies = samples.where(F.col("copy") > 1)
+    first = bad.select("reason", "column", "raw", "file")
+    second = copies.select(
+        F.lit("duplicate sample").alias("reason"),
+        F.lit("sample" if "sample" in there else "time").alias("column"),
+        F.to_json(F.struct("group", "trace", "sample", "time", "prefetch", "rate")).alias("raw"),
+        "file",
+    )
+    first.unionByName(second).coalesce(1).write.parquet(str(quarantine))
+    transitions = _transitions(samples.where(F.col("copy") == 1), there, columns, interval, gap)
+    transitions.write.parquet(str(out), mode="append")
+
+    found = {
+        row["reason"]: row["count"]
+        for row in spark.read.parquet(str(quarantine)).groupBy("reason").count().collect()
+    }
+    made = spark.read.parquet(str(out)).count()
+    total = everything.count()
+    traces = good.select("group", "trace").distinct().count()
+    left = total - sum(found.values())
+    done = Ingested(total, made, traces, left - made - traces, dict(sorted(found.items())))
+    write_atomically(out / SUMMARY, json.dumps(asdict(done), indent=2) + "\n")
+    return done
+
+
+def _parse(raw: DataFrame, there: Sequence[str], columns: Columns) -> DataFrame:
+    """Every sample in its types, or its text and the reason against it."""
+    bad = F.col("reason").isNotNull()
+    text = F.coalesce(F.col(MALFORMED), F.to_json(F.struct(*there, *columns.keep)))
+    numbers = ("time", "interval", "prefetch", "rate")
+    return judged(raw, there).select(
+        "reason",
+        "column",
+        F.when(bad, text).alias("raw"),
+        "file",
+        F.trim("group").alias("group"),
+        (F.trim("trace") if "trace" in there else F.lit("")).alias("trace"),
+        F.col("parsed.sample").try_cast("bigint").alias("sample"),
+        *(F.col(f"parsed.{name}").alias(name) for name in numbers),
+        F.coalesce(F.col("parsed.window_limited"), F.lit(True)).alias("window_limited"),
+        *columns.keep,
+        bad.cast("int").alias("bad"),
+    )
+
+
+def _numbered(
+    good: DataFrame, there: Sequence[str], columns: Columns, interval: float | None
+) -> DataFrame:
+    """The good samples in order, with which copy of its number or time each is.
+
+    All of a group go to one partition, where they stay for everything that follows.
+    """
+    if "time" not in there:
+        if interval is None and "interval" not in there:
+            raise InputError("the samples have neither time nor interval; give --interval SECONDS.")
+        length = F.coalesce(F.col("interval"), F.lit(interval))
+        good = good.withColumn("time", (F.col("sample") + 1) * length)
+    key = "sample" if "sample" in there else "time"
+    values = ("time", "prefetch", "rate", "interval", "window_limited", *columns.keep)
+    same = Window.partitionBy("group", "trace", key).orderBy(*values, "file")
+    return good.repartition("group").withColumn("copy", F.row_number().over(same))
+
+
+def _transitions(
+    samples: DataFrame,
+    there: Sequence[str],
+    columns: Columns,
+    interval: float | None,
+    gap: float,
+) -> DataFrame:
+    """One row for every two samples that are neighbours."""
+    trace = Window.partitionBy("group", "trace")
+    order = trace.orderBy("sample" if "sample" in there else "time")
+
+    def following(name: str) -> Column:
+        return F.lead(name).over(order)
+
+    distance = F.col("next_time") - F.col("time")
+    if "sample" not in there:
+        samples = samples.withColumn("sample", F.row_number().over(order) - 1)
+    names = ("sample", "time", "interval", "prefetch", "rate", "window_limited")
+    pairs = samples.select("*", *(following(name).alias(f"next_{name}") for name in names))
+    if "time" in there:
+        usual = F.percentile_approx(distance, 0.5).over(trace)
+        pairs = pairs.withColumn("usual", usual)
+        neighbours = (distance < gap * F.col("usual")) & (distance > F.col("usual") / gap)
+    else:
+        neighbours = F.lit(True)
+    if "sample" in there:
+        neighbours &= F.col("next_sample") == F.col("sample") + 1
+    if "interval" in there:
+        length = F.col("next_interval")
+    else:
+        length = distance if interval is None else F.lit(interval)
+    values = {
+        "interval": length,
+        "u": F.col("next_prefetch"),
+        "y": F.col("rate"),
+        "y_next": F.col("next_rate"),
+        "window_limited": F.col("window_limited") & F.col("next_window_limited"),
+    }
+    rows = pairs.where(F.col("next_rate").isNotNull() & neighbours & (length > 0))
+    return rows.select(
+        *(
+            values.get(name, F.col(name)).cast(SPARK_TYPES[kind]).alias(name)
+            for name, (kind, _) in COLUMNS.items()
+        ),
+        *columns.keep,
+    ).sortWithinPartitions("group", "trace", "sample")
