@@ -4,7 +4,8 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.open_loop import OpenLoop, ramp, random_levels
 from controlmq.controllers.p import P
 from controlmq.controllers.pid import PI, PID
-from controlmq.controllers.resolve import build, controller_from
+from controlmq.controllers.resolve import build, build_schedule, controller_from
+from controlmq.controllers.scheduled import ScheduledController
 from controlmq.gains import Gains
 
 __all__ = [
@@ -14,7 +15,9 @@ __all__ = [
     "Limits",
     "OpenLoop",
     "P",
+    "ScheduledController",
     "build",
+    "build_schedule",
     "controller_from",
     "ramp",
     "random_levels",

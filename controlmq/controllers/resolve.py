@@ -8,17 +8,21 @@ from pathlib import Path
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.p import P
 from controlmq.controllers.pid import PI, PID
+from controlmq.controllers.scheduled import ScheduledController
 from controlmq.design.placement import DEFAULT_POLYNOMIAL, place
 from controlmq.errors import InputError
 from controlmq.files import json_format, read_text
 from controlmq.loop import Controller
 from controlmq.model import FORMAT as MODEL_FORMAT
 from controlmq.model import ArxModel
+from controlmq.schedule import FORMAT as SCHEDULE_FORMAT
+from controlmq.schedule import Schedule
 from controlmq.tuning import FORMAT as CONTROLLER_FORMAT
 from controlmq.tuning import KINDS, Tuning
 
-ControllerSpec = str | os.PathLike[str] | ArxModel | Tuning | Controller
-"""What a controller may be given as: a law's name, a file, a model, a tuning, an object."""
+ControllerSpec = str | os.PathLike[str] | ArxModel | Tuning | Schedule | Controller
+"""What a controller may be given as: a law's name, a file, a model, a tuning, a schedule of
+them, an object."""
 
 
 def controller_from(
@@ -27,8 +31,8 @@ def controller_from(
     """The controller that ``spec`` stands for.
 
     - ``"p"``, ``"pi"`` or ``"pid"``: that law with the published placement on ``model``;
-    - a path: a controller file, or a model file, which gets a PI controller;
-    - a model: a PI controller; a tuning: its controller;
+    - a path: a controller file, a schedule file, or a model file, which gets a PI controller;
+    - a model: a PI controller; a tuning: its controller; a schedule: the blend of its own;
     - anything callable: itself, as it is.
 
     ``limits`` default to the linear range of the model.
@@ -46,6 +50,8 @@ def controller_from(
         return build(default_tuning("pi", spec), limits)
     if isinstance(spec, Tuning):
         return build(spec, limits)
+    if isinstance(spec, Schedule):
+        return build_schedule(spec, limits)
     if not callable(spec):
         raise InputError(
             f"controller is {spec!r}; give {', '.join(KINDS)}, a file, a model or a controller."
@@ -54,24 +60,42 @@ def controller_from(
 
 
 def model_of(spec: ControllerSpec) -> ArxModel | None:
-    """The model that comes with a specification, where one does."""
+    """The model that comes with a specification, where one does.
+
+    Of a schedule it is the one with the widest range: its limit is one no profile exceeds.
+    """
     if isinstance(spec, ArxModel):
         return spec
     if isinstance(spec, Tuning):
         return spec.model
+    if isinstance(spec, Schedule):
+        models = [profile.tuning.model for profile in spec.profiles]
+        return max(models, key=lambda model: model.linear_range[1])
     if isinstance(spec, str | os.PathLike) and str(spec).lower() not in KINDS:
         text = read_text(spec, "controller or model file")
         if json_format(text) == CONTROLLER_FORMAT:
             return Tuning.from_json(text, str(spec)).model
+        if json_format(text) == SCHEDULE_FORMAT:
+            return model_of(Schedule.from_json(text, str(spec)))
         return ArxModel.from_json(text, str(spec))
     return None
 
 
 def build(tuning: Tuning, limits: Limits | None = None) -> P | PI | PID:
     """The controller object of a tuning, limited to the model's linear range by default."""
-    limits = limits or Limits.of(tuning.model)
     if tuning.kind == "p":
-        return P(tuning.gains, limits, tuning.model)
+        return P(tuning.gains, limits or Limits.of(tuning.model), tuning.model)
+    return _velocity_form(tuning, limits)
+
+
+def build_schedule(schedule: Schedule, limits: Limits | None = None) -> ScheduledController:
+    """The controller object of a schedule; ``limits`` hold for every profile alike."""
+    laws = [_velocity_form(profile.tuning, limits) for profile in schedule.profiles]
+    return ScheduledController(schedule, laws)
+
+
+def _velocity_form(tuning: Tuning, limits: Limits | None) -> PI | PID:
+    limits = limits or Limits.of(tuning.model)
     if tuning.kind == "pi":
         return PI(tuning.gains, limits, setpoint_weight=tuning.setpoint_weight)
     return PID(
@@ -92,6 +116,8 @@ def _from_file(path: Path, limits: Limits | None) -> Controller:
     found = json_format(text)
     if found == CONTROLLER_FORMAT:
         return build(Tuning.from_json(text, str(path)), limits)
+    if found == SCHEDULE_FORMAT:
+        return build_schedule(Schedule.from_json(text, str(path)), limits)
     if found == MODEL_FORMAT:
         return build(default_tuning("pi", ArxModel.from_json(text, str(path))), limits)
     raise InputError(

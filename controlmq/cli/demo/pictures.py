@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from controlmq.cli.demo.experiment import GOALS, Outcome, Run
+from controlmq.cli.drawing import COLOURS, MARK, MEASURED, MODEL, one_plot, svg
 from controlmq.design.analysis import step_response
-
-matplotlib.rcParams.update(
-    {
-        "svg.hashsalt": "controlmq",  # the same result gives the same file
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.alpha": 0.3,
-    }
-)
-
-COLOURS = {"p": "#8c6bb1", "pi": "#0072b2", "pid": "#d55e00"}
-MEASURED, MODEL, MARK = "#4d4d4d", "#0072b2", "#b2182b"
 
 
 def pictures(outcome: Outcome) -> dict[str, str]:
@@ -38,12 +21,12 @@ def pictures(outcome: Outcome) -> dict[str, str]:
         "closed-loop": closed_loop,
         "disturbances": disturbances,
     }
-    return {name: _svg(draw(outcome)) for name, draw in drawings.items()}
+    return {name: svg(draw(outcome)) for name, draw in drawings.items()}
 
 
 def open_loop(outcome: Outcome) -> Figure:
     """Rate over prefetch, with the knee and the fitted line."""
-    figure, axes = _one(7.2, 4.0)
+    figure, axes = one_plot(7.2, 4.0)
     curve, knee = outcome.curve, outcome.curve.knee
     assert knee is not None
     shown = [level for level in curve.levels if level.prefetch <= 2.5 * knee.prefetch]
@@ -73,7 +56,7 @@ def open_loop(outcome: Outcome) -> Figure:
 
 def prediction(outcome: Outcome) -> Figure:
     """What the model predicts for the next sample against what was observed."""
-    figure, axes = _one(4.6, 4.4)
+    figure, axes = one_plot(4.6, 4.4)
     model = outcome.model
     predicted = [model.next_rate(row.y, row.u) for row in outcome.levels]
     observed = [row.y_next for row in outcome.levels]
@@ -88,7 +71,7 @@ def prediction(outcome: Outcome) -> Figure:
 
 def poles(outcome: Outcome) -> Figure:
     """The closed-loop poles in the unit circle."""
-    figure, axes = _one(4.6, 4.4)
+    figure, axes = one_plot(4.6, 4.4)
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((0, 0), 1, fill=False, color=MEASURED))
@@ -180,15 +163,3 @@ def _story(axes: Axes, outcome: Outcome, kind: str, run: Run) -> None:
     axes.set_ylim(0, max(goals) * 1.35)
     axes.set_ylabel("rate (msg/s)")
     axes.legend(loc="lower left", fontsize=8, frameon=False, ncols=3)
-
-
-def _one(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _svg(figure: Figure) -> str:
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    svg = text.getvalue()
-    return svg[svg.index("<svg") :]

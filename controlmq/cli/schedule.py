@@ -1,0 +1,131 @@
+"""``controlmq schedule``: a controller for every workload in a trace, as one file."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from controlmq.cli.arguments import add_json, new_command, number
+from controlmq.cli.spark import add_spark, spark_session
+from controlmq.errors import InputError
+
+if TYPE_CHECKING:
+    from controlmq.cli.arguments import Commands
+    from controlmq.schedule import Schedule
+    from identification import Fit
+
+TEACHING = """\
+A trace tells of every row how long the handler took, in bands half an octave wide. Every band
+with enough rows gets a model and a controller of its own; a consumer that is given the file
+blends neighbouring ones by the handler time that it measures. Record levels in random order at
+each workload you expect, into one folder.
+
+examples:
+  controlmq simulate fast.toml --levels 1 10 --samples 200 --trace traces/
+  controlmq simulate slow.toml --levels 1 10 --samples 200 --trace traces/
+  controlmq schedule traces/ --settling 2 --out schedule.json
+  controlmq run --queue orders --goal 400 --controller schedule.json --handler shop:handle
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Register the command."""
+    parser = new_command(
+        commands, "schedule", "fit a controller for every workload in a trace", TEACHING
+    )
+    parser.add_argument("trace", help="a Parquet file, or a folder of them")
+    parser.add_argument("--out", required=True, metavar="FILE", help="the schedule to write")
+    parser.add_argument("--controller", choices=("pi", "pid"), default="pi", help="(default pi)")
+    parser.add_argument("--settling", type=number, metavar="SAMPLES", help="samples until settled")
+    parser.add_argument(
+        "--overshoot", type=number, metavar="PERCENT", help="with --settling (default 0)"
+    )
+    parser.add_argument(
+        "--smoothing",
+        type=number,
+        default=0.0,
+        metavar="S",
+        help="0 (none, the default) to below 1: share of a measured workload kept each sample",
+    )
+    add_spark(parser)
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fit every band, place its poles, write the schedule."""
+    from controlmq.cli.output import print_json
+    from identification import identify
+
+    with spark_session(arguments, "fitting every workload") as spark:
+        fits = identify(spark, arguments.trace, by=("group", "service_time_band"))
+    schedule = schedule_of(fits, arguments)
+    schedule.save(arguments.out)
+    if arguments.json:
+        print_json({"profiles": [_row(fit) for fit in fits], "written": arguments.out})
+    else:
+        _show(fits, schedule, arguments.out)
+    return 0
+
+
+def schedule_of(fits: list[Fit], arguments: argparse.Namespace) -> Schedule:
+    """A profile for every fit with a model; the others are left out."""
+    from controlmq.design import place, wanted_polynomial
+    from controlmq.schedule import Profile, Schedule
+    from controlmq.tuning import Tuning
+
+    consumers = sorted({fit.key["group"] for fit in fits})
+    if len(consumers) > 1:
+        raise InputError(
+            f"the trace holds {len(consumers)} consumers ({', '.join(consumers[:3])}, ...) and a "
+            "schedule is for one; give the trace of one."
+        )
+    kind = arguments.controller
+    wanted = wanted_polynomial(kind, None, None, arguments.settling, arguments.overshoot)
+    profiles = [
+        Profile(
+            {"service_time": fit.key["service_time_band"]},
+            Tuning(kind, place(kind, fit.model, wanted), fit.model),
+        )
+        for fit in fits
+        if fit.model is not None and fit.key["service_time_band"] > 0
+    ]
+    if not profiles:
+        raise InputError(f"no workload in the trace gave a model: {fits[0].reason}")
+    return Schedule(profiles, smoothing=arguments.smoothing)
+
+
+def _row(fit: Fit) -> dict[str, Any]:
+    return {
+        "service_time": fit.key["service_time_band"],
+        "rows": fit.rows,
+        "estimates": asdict(fit.estimates) if fit.model and fit.estimates else None,
+        "reason": fit.reason,
+    }
+
+
+def _show(fits: list[Fit], schedule: Schedule, out: str) -> None:
+    from rich.table import Table
+
+    from controlmq.cli.output import console, say
+
+    table = Table(title="A controller for every workload")
+    for column in ("service time ms", "b", "Kp", "Ki", "Kd", "up to prefetch"):
+        table.add_column(column, justify="right")
+    for profile in schedule.profiles:
+        tuning = profile.tuning
+        gains = (f"{gain:.6g}" for gain in asdict(tuning.gains).values())
+        table.add_row(
+            f"{1000 * profile.at['service_time']:.3g}",
+            f"{tuning.model.b:.2f}",
+            *gains,
+            f"{tuning.model.linear_range[1]:.1f}",
+        )
+    view = console()
+    view.print(table)
+    for fit in fits:
+        if fit.model is None:
+            at = 1000 * fit.key["service_time_band"]
+            say(view, f"{at:.3g} ms: {fit.rows} rows, no model: {fit.reason}")
+    say(view, f"written to {out}")
