@@ -11,6 +11,7 @@ import multiprocessing
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.live_consumer import Bed, bed, consume, identified, model_data
@@ -58,6 +59,31 @@ class WholePrefetch:
         return float(max(1, round(self._real)))
 
 
+class Stolen:
+    """Processor time that the host of a virtual machine gave to others, as Linux counts it.
+
+    Reported beside a run, for no controller can give it back: while it is taken, broker,
+    network and consumer all stand still.
+    """
+
+    def start(self) -> None:
+        """Count from now on."""
+        self._before = self._ticks()
+
+    def percent(self) -> float:
+        """Stolen since the start, in percent of what all processors could have done."""
+        stolen, every = (b - a for a, b in zip(self._before, self._ticks(), strict=True))
+        return 100 * stolen / every if every else 0.0
+
+    @staticmethod
+    def _ticks() -> tuple[int, int]:
+        try:
+            ticks = [int(word) for word in Path("/proc/stat").read_text().split()[1:9]]
+        except OSError:
+            return 0, 0
+        return ticks[7], sum(ticks)
+
+
 def judged(steps: Sequence[Step], goal: float) -> dict[str, float]:
     rates = [step.sample.rate for step in steps]
     mean, sd = statistics.fmean(rates), statistics.stdev(rates)
@@ -78,10 +104,19 @@ def held(
 ) -> dict[str, float]:
     settle = QUORUM_SETTLE if kind == "quorum" else SETTLE
     samples = settle + measured
+    stolen = Stolen()
     print(f"  {kind}, goal {goal:g}", file=sys.stderr)
     with bed.filled_queue(kind, round(1.3 * goal * samples) + 2000) as queue:
-        steps = consume(bed, queue, controller(), lambda _: goal, samples, limits=LIMITS)
-    return judged(steps[settle:], goal)
+        steps = consume(
+            bed,
+            queue,
+            controller(),
+            lambda _: goal,
+            samples,
+            limits=LIMITS,
+            events={settle: stolen.start},
+        )
+    return judged(steps[settle:], goal) | {"stolen_percent": stolen.percent()}
 
 
 def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:

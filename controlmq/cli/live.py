@@ -22,9 +22,14 @@ CONTROLMQ_URL, else it is amqp://guest:guest@localhost:5672/%2F. No password is 
 """
 
 
+def add_url(parser: ArgumentParser) -> None:
+    """``--url``."""
+    parser.add_argument("--url", help="the broker, as pika takes it (default: see below)")
+
+
 def add_broker(parser: ArgumentParser) -> None:
     """``--url`` and ``--queue``."""
-    parser.add_argument("--url", help="the broker, as pika takes it (default: see below)")
+    add_url(parser)
     parser.add_argument("--queue", required=True, help="the queue's name")
 
 

@@ -64,35 +64,34 @@ def run(arguments: argparse.Namespace) -> int:
 
     from controlmq.rabbitmq.connecting import check_queue, connection_to
     from controlmq.rabbitmq.publishing import BEHIND, publish
+    from controlmq.rabbitmq.stopping import Stop, signals
 
     workload = workload_of(arguments)
-    sent, elapsed, behind = 0, 0.0, 0.0
-    interrupted = False
+    elapsed, behind = 0.0, 0.0
+    stop = Stop()
     with connection_to(broker_url(arguments)) as connection:
         check_queue(connection, arguments.queue, declare=arguments.declare)
-        with Progress(console=console(to_stderr=True), transient=True) as bar:
+        with Progress(console=console(to_stderr=True), transient=True) as bar, signals(stop):
             task = bar.add_task("publishing", total=arguments.count or arguments.duration)
 
-            def progress(now_sent: int, now: float, now_behind: float) -> None:
-                nonlocal sent, elapsed, behind
-                sent, elapsed, behind = now_sent, now, now_behind
+            def progress(sent: int, now: float, now_behind: float) -> None:
+                nonlocal elapsed, behind
+                elapsed, behind = now, now_behind
                 done = sent if arguments.count else min(now, arguments.duration or now)
                 late = f", {behind:.1f} s behind" if behind > BEHIND else ""
                 bar.update(task, completed=done, description=f"{sent} messages{late}")
 
-            try:
-                sent = publish(
-                    connection,
-                    arguments.queue,
-                    workload,
-                    duration=arguments.duration,
-                    count=arguments.count,
-                    persistent=arguments.persistent,
-                    seed=arguments.seed,
-                    progress=progress,
-                )
-            except KeyboardInterrupt:
-                interrupted = True
+            sent = publish(
+                connection,
+                arguments.queue,
+                workload,
+                duration=arguments.duration,
+                count=arguments.count,
+                persistent=arguments.persistent,
+                seed=arguments.seed,
+                stop=stop,
+                progress=progress,
+            )
     if arguments.json:
         print_json(
             {
@@ -100,13 +99,13 @@ def run(arguments: argparse.Namespace) -> int:
                 "published": sent,
                 "seconds": elapsed,
                 "behind": behind,
-                "interrupted": interrupted,
+                "interrupted": stop.by_signal,
             }
         )
     else:
         late = f", {behind:.1f} s behind the plan" if behind > BEHIND else ""
         say(console(), f"{sent} messages published to {arguments.queue} in {elapsed:.1f} s{late}")
-    return 130 if interrupted else 0
+    return 130 if stop.by_signal else 0
 
 
 def workload_of(arguments: argparse.Namespace) -> Workload:

@@ -1,4 +1,4 @@
-"""``controlmq simulate``: a controller, or a plan of prefetches, on a simulated consumer."""
+"""``controlmq simulate``: a scenario as it is, or one consumer of it driven by a controller."""
 
 from __future__ import annotations
 
@@ -17,56 +17,70 @@ from controlmq.performance import performance
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
+    from simulator import Recording
 
 TEACHING = """\
-What drives the prefetch, one of:
+What drives the prefetch of a consumer, one of (of none, the scenario runs as it is written):
   --controller FILE      a controller file ('controlmq design --out'), or a model file (PI)
   --controller pi --model FILE
   --prefetch U           a constant
   --ramp LOW HIGH        one sample a level, to see the curve
   --levels LOW HIGH      --samples levels in random order, to identify a model from
+--consumer says which one where a scenario has several.
+
+The table of queues has messages/second in and out, mean length and length at the end, and the
+latency from publisher to handler in ms. --out keeps all metrics of every sample as Parquet:
+queues, consumers, publishers, types of messages, broker.
 
 examples:
   controlmq simulate --levels 1 20 --samples 200 --trace traces/
   controlmq simulate --controller pi --model model.json --goal 450
   controlmq simulate my-consumer.toml --ramp 1 40 --json
+  controlmq simulate my-topology.toml --samples 120 --out metrics/ --plot run.svg
+  controlmq simulate my-topology.toml --consumer billing --prefetch 10
 """
 
 
 def add_to(commands: Commands) -> None:
     """Register the command."""
     parser = new_command(
-        commands, "simulate", "run a controller or a plan on a simulated consumer", TEACHING
+        commands, "simulate", "run a scenario, or a controller on a consumer of it", TEACHING
     )
     parser.add_argument(
         "scenario", nargs="?", default="rosa-noisy", help="a shipped scenario or a TOML file"
     )
-    drive = parser.add_mutually_exclusive_group(required=True)
+    drive = parser.add_mutually_exclusive_group()
     drive.add_argument("--controller", metavar="LAW|FILE", help="p, pi, pid or a file")
     drive.add_argument("--prefetch", type=number, metavar="U", help="a constant prefetch")
     drive.add_argument("--ramp", nargs=2, type=number, metavar=("LOW", "HIGH"))
     drive.add_argument("--levels", nargs=2, type=number, metavar=("LOW", "HIGH"))
+    parser.add_argument("--consumer", metavar="NAME", help="the consumer that is driven")
     parser.add_argument("--model", metavar="FILE", help="the model of a controller given by name")
     parser.add_argument("--goal", type=number, help="messages/second, for a controller")
     parser.add_argument("--samples", type=count, default=100, help="how many (default 100)")
     parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
     parser.add_argument("--trace", metavar="FOLDER", help="record the run as a trace")
     parser.add_argument("--group", default="simulated", help="the group's name in the trace")
+    parser.add_argument("--out", metavar="FOLDER", help="write all metrics as Parquet")
     parser.add_argument("--plot", metavar="FILE", help="draw the run (.svg, .png or .pdf)")
     add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate with a progress bar; print the samples and, for a controller, how it did."""
-    controller, samples = _driver(arguments)
+    """Simulate with a progress bar; print what happened."""
+    driven = _driver(arguments)
+    if driven is None:
+        return _run_as_written(arguments)
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
-    steps = _simulate(arguments, controller, samples)
+    steps, recording = _simulate(arguments, *driven)
     goal = arguments.goal if arguments.controller else None
     judged = None
     if goal is not None and len(steps) >= 4:
         judged = asdict(performance([step.sample.rate for step in steps], goal))
+    if arguments.out:
+        recording.to_parquet(arguments.out)
     if arguments.plot:
         _plot(steps, goal, arguments.plot)
     if arguments.json:
@@ -74,11 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
 
         print_json({"performance": judged, "samples": [_row(step) for step in steps]})
     else:
-        _show(steps, judged)
+        _show(steps, judged, recording)
     return 0
 
 
-def _driver(arguments: argparse.Namespace) -> tuple[Controller, int]:
+def _driver(arguments: argparse.Namespace) -> tuple[Controller, int] | None:
+    """What drives the consumer and for how many samples; None where nothing does."""
     if arguments.model and not arguments.controller:
         raise InputError("--model goes with --controller; leave it out here.")
     if arguments.controller:
@@ -88,34 +103,75 @@ def _driver(arguments: argparse.Namespace) -> tuple[Controller, int]:
         return OpenLoop([arguments.prefetch]), arguments.samples
     if arguments.ramp:
         levels = ramp(*arguments.ramp)
-    else:
+    elif arguments.levels:
         low, high = arguments.levels
         levels = random_levels(low, high, arguments.samples, arguments.seed)
+    else:
+        return None
     return OpenLoop(levels), len(levels) + 1
 
 
-def _simulate(arguments: argparse.Namespace, controller: Controller, samples: int) -> list[Step]:
+def _run_as_written(arguments: argparse.Namespace) -> int:
+    """Run the scenario with the prefetches it gives; print its queues, or all metrics as JSON."""
+    from rich.progress import Progress
+
+    from controlmq.cli.output import console, print_json
+    from simulator import Recording, Simulation, load_scenario
+    from simulator.recording import KINDS
+
+    for option in ("consumer", "goal", "trace"):
+        if getattr(arguments, option) is not None:
+            raise InputError(
+                f"--{option} is for a consumer that is driven; "
+                "give --controller, --prefetch, --ramp or --levels with it."
+            )
+    scenario = load_scenario(arguments.scenario)
+    recording = Recording(Simulation(scenario, arguments.seed), scenario.sample_interval)
+    with Progress(console=console(to_stderr=True), transient=True) as bar:
+        numbers = range(1, arguments.samples + 1)
+        for number in bar.track(numbers, description="simulating"):
+            recording.run_until(number * scenario.sample_interval)
+    if arguments.out:
+        recording.to_parquet(arguments.out)
+    if arguments.plot:
+        recording.plot(arguments.plot)
+    if arguments.json:
+        print_json({kind: recording.rows(kind) for kind in KINDS})
+    else:
+        console().print(recording.table())
+    return 0
+
+
+def _simulate(
+    arguments: argparse.Namespace, controller: Controller, samples: int
+) -> tuple[list[Step], Recording]:
     from rich.progress import Progress
 
     from controlmq.cli.output import console
     from controlmq.traces import TraceWriter
-    from simulator import SimulatedConsumer, load_scenario
+    from simulator import Recording, SimulatedConsumer, load_scenario
 
     scenario = load_scenario(arguments.scenario)
+    plant = SimulatedConsumer(scenario, seed=arguments.seed, consumer=arguments.consumer)
+    recording = Recording(plant.simulation, scenario.sample_interval)
+    steps = []
     with ExitStack() as stack:
         writer = None
         if arguments.trace:
             writer = stack.enter_context(TraceWriter(Path(arguments.trace)))
         bar = stack.enter_context(Progress(console=console(to_stderr=True), transient=True))
         loop = Loop(
-            SimulatedConsumer(scenario, seed=arguments.seed),
+            plant,
             controller,
             arguments.goal or 1.0,
             record=writer,
             group=arguments.group,
             trace=f"{scenario.name}-seed{arguments.seed}",
         )
-        return list(bar.track(loop.run(samples), total=samples, description="simulating"))
+        for step in bar.track(loop.run(samples), total=samples, description="simulating"):
+            recording.run_until(plant.simulation.now)
+            steps.append(step)
+    return steps, recording
 
 
 def _row(step: Step) -> dict[str, Any]:
@@ -127,7 +183,7 @@ def _row(step: Step) -> dict[str, Any]:
     }
 
 
-def _show(steps: list[Step], judged: dict[str, Any] | None) -> None:
+def _show(steps: list[Step], judged: dict[str, Any] | None, recording: Recording) -> None:
     from rich.table import Table
 
     from controlmq.cli.output import console, say
@@ -151,6 +207,7 @@ def _show(steps: list[Step], judged: dict[str, Any] | None) -> None:
         )
     view = console()
     view.print(table)
+    view.print(recording.table())
     if judged is not None:
         settled = judged["settling_samples"]
         say(

@@ -19,6 +19,12 @@ QUICK = 0.01
 """Seconds. Acks wait for each other only where no recent callback took longer: a slow one
 would delay the acks before it. Above what the scheduler of a busy machine takes."""
 
+FADING = 0.99
+"""What is left, a message later, of the longest callback remembered."""
+
+PATIENCE = 0.1
+"""Share of ``max_hold``. Where callbacks take longer, acks are given back before one starts."""
+
 Route = tuple[Consumer, Lane]
 
 
@@ -147,6 +153,15 @@ class Acknowledgements:
             consumer.window.settled(lane)
             if not lane.cancelled:
                 consumer.sensors.released(1, now)
+
+    def before_callback(self, consumer: Consumer) -> None:
+        """A message is about to be handed over: hold nothing through a long callback."""
+        if self.longest > PATIENCE * consumer.window.max_hold:
+            self.give_back_all()
+
+    def after_callback(self, seconds: float) -> None:
+        """The callback took so long."""
+        self.longest = max(seconds, FADING * self.longest)
 
     def release(self, consumer: Consumer, now: float, apart: bool = False) -> None:
         """Send what the window lets go; ``apart`` from any ack just given."""

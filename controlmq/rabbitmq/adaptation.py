@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from controlmq.controllers import PID, P
+from controlmq.controllers import OpenLoop
 from controlmq.controllers.resolve import controller_from, model_of
 from controlmq.errors import InputError
 from controlmq.loop import Controller
@@ -16,11 +16,8 @@ from controlmq.rabbitmq.acknowledgements import Acknowledgements, clock
 from controlmq.rabbitmq.consumer import Consumer
 from controlmq.rabbitmq.lanes import Lane
 from controlmq.rabbitmq.settings import Settings
-from controlmq.rabbitmq.window import Open
+from controlmq.rabbitmq.window import Cancel
 from controlmq.rabbitmq.wire import Wire
-
-FADING = 0.99
-"""What is left, a message later, of the longest callback remembered."""
 
 IDLE = 0.1
 """Seconds for which a slot must have been overdue before held acks are given back."""
@@ -30,9 +27,6 @@ TIMER_SLACK = 0.0005
 
 BUSY = 0.002
 """Seconds until lanes are tried again while the channel awaits another answer."""
-
-PATIENCE = 0.1
-"""Share of ``max_hold``. Where callbacks take longer, acks are given back before one starts."""
 
 
 class Adaptation:
@@ -55,6 +49,8 @@ class Adaptation:
         """What the user asked for with ``basic_qos``: where the next consumer starts."""
         self.last_queue = ""
         """The queue declared last, which AMQP calls by the empty name."""
+        self.unnamed: list[Consumer] = []
+        """Consumers of the queue declared last, while the broker has not told its name."""
         self.closed = False
         self.fixed = False
         """Whether control has ended, and pika takes over as soon as no lane is left."""
@@ -76,10 +72,37 @@ class Adaptation:
             settings = replace(settings, window="single")
         if settings.model is None and settings.controller is not None:
             settings = replace(settings, model=model_of(settings.controller))
+        queue = queue or self.last_queue
         controller = self._controller()
-        if isinstance(controller, P | PID) and settings.goal_for(queue) is None:
-            raise InputError(f"queue {queue} has no goal; give one in messages/second.")
-        return Consumer(tag, queue, settings, controller, self.started_with, clock)
+        # A plan has no goal, and needs none.
+        aimless = controller is None or isinstance(controller, OpenLoop)
+        if not aimless and settings.goal_for(queue) is None:
+            raise InputError(
+                f"queue {queue} has no goal; give one in messages/second, for a controller of "
+                "your own too."
+            )
+        consumer = Consumer(tag, queue, settings, controller, self.started_with, clock)
+        if not queue:
+            self.unnamed.append(consumer)
+        return consumer
+
+    def declared(self, queue: str) -> Callable[[str], None]:
+        """A queue is being declared, with an empty name if the broker is to choose one.
+
+        From now on the empty name stands for it. Returns what to call with the name in the
+        broker's answer, since lanes are opened later, when the empty name may mean another.
+        """
+        self.last_queue = queue
+        mine: list[Consumer] = []
+        self.unnamed = mine
+
+        def named(name: str) -> None:
+            for consumer in mine:
+                consumer.queue = name
+            if self.unnamed is mine:
+                self.last_queue = name
+
+        return named
 
     def _controller(self) -> Controller | None:
         given = self.settings.controller
@@ -164,7 +187,6 @@ class Adaptation:
         unacked = acks.ledger.unacked
         deliver = consumer.deliver
         buffered = self.wire.buffered
-        patience = window.max_hold * PATIENCE
 
         def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             if self.closed:
@@ -183,19 +205,33 @@ class Adaptation:
                 consumer.first_message(properties)
             if now >= self.deadline:
                 self.attend(now)
-            if acks.longest > patience:
-                acks.give_back_all()
+            acks.before_callback(consumer)
             deliver(channel, method, properties, body)
             ended = sensors.active_at = clock()
-            if ended - now > acks.longest:
-                acks.longest = ended - now
-            else:
-                acks.longest *= FADING
+            acks.after_callback(ended - now)
             return None
 
         return receive
 
+    # Acknowledging
+
+    def ack(self, tag: int, multiple: bool) -> None:
+        """The user acknowledged ``tag``, or everything up to it."""
+        self.acks.ack(tag, multiple)
+        self.look()
+
+    def nack(self, tag: int, multiple: bool, send: Callable[[int], None]) -> None:
+        """The user refused ``tag``, or everything up to it, with what ``send`` sends."""
+        self.acks.nack(tag, multiple, send)
+        self.look()
+
     # Time
+
+    def look(self) -> None:
+        """Attend if it is time to."""
+        now = clock()
+        if now >= self.deadline:
+            self.attend(now)
 
     def attend(self, now: float) -> None:
         """Do what is due: turn the loops, release acks, change lanes."""
@@ -213,10 +249,7 @@ class Adaptation:
             raise
         self._attending = False
         self.deadline = math.inf
-        if self._plain_already():
-            self.stop()
-            self.wire.restore()
-        else:
+        if not self.hand_back():
             now = clock()
             for consumer in self.consumers.values():
                 self._wake_at(self._next_look(consumer, now))
@@ -241,13 +274,13 @@ class Adaptation:
             decision = consumer.window.decide(now)
             if decision is None:
                 return
-            if not self.wire.ready():
-                self._wake_at(now + BUSY)
-                return
-            if isinstance(decision, Open):
+            if isinstance(decision, Cancel):
+                self._cancel_lane(consumer, decision.lane)
+            elif self.wire.ready():
                 self.open_lane(consumer, decision.size)
             else:
-                self._cancel_lane(consumer, decision.lane)
+                self._wake_at(now + BUSY)
+                return
 
     def _cancel_lane(self, consumer: Consumer, lane: Lane) -> None:
         self.wire.unsubscribe(lane)
@@ -280,16 +313,21 @@ class Adaptation:
 
     def fix(self, prefetch: int | None) -> None:
         """Control no more: keep every consumer at this prefetch, or at the slots it has."""
-        self.settings = replace(self.settings, controller=None, prefetch=prefetch)
+        self.settings = replace(self.settings, goal=None, controller=None, prefetch=prefetch)
         self.acks.give_back_all()
         for consumer in self.consumers.values():
             consumer.fix(prefetch or consumer.window.granted)
         self.fixed = True
         self.attend(clock())
 
-    def _plain_already(self) -> bool:
-        """Whether what is left of every consumer is the one the user asked for."""
-        return self.fixed and all(consumer.plain for consumer in self.consumers.values())
+    def hand_back(self) -> bool:
+        """Make the channel pika's again if control ended and every consumer is plain by now."""
+        plain = self.fixed and all(consumer.plain for consumer in self.consumers.values())
+        if plain and self.wire.restorable():
+            self.stop()
+            self.wire.restore()
+            return True
+        return False
 
     def stop(self) -> None:
         """The channel is closed, or pika's own again: no more timers, nothing to attend to."""
@@ -305,22 +343,3 @@ def _copied(controller: Controller | None) -> Controller:
             "with a controller of its own."
         )
     return copy.deepcopy(controller)
-
-
-def refuse_auto_ack(auto_ack: bool) -> None:
-    """Prefetch does nothing where the broker expects no acks."""
-    if auto_ack:
-        raise InputError(
-            "auto_ack=True leaves nothing to adapt: without acknowledgements the broker "
-            "ignores the prefetch; consume with auto_ack=False, or on a channel that is not "
-            "wrapped."
-        )
-
-
-def refuse_global(global_qos: bool) -> None:
-    """A shared limit would change every lane at once, and RabbitMQ 4.3 denies it."""
-    if global_qos:
-        raise InputError(
-            "global_qos=True is not for a wrapped channel: RabbitMQ deprecated it, and a "
-            "window is per consumer; leave it out."
-        )

@@ -7,10 +7,10 @@ from typing import Any
 
 from pika import frame, spec
 from pika.channel import Channel
-from pika.exceptions import DuplicateConsumerTag
 
-from controlmq.rabbitmq.adaptation import Adaptation, refuse_auto_ack, refuse_global
-from controlmq.rabbitmq.cancelling import once_a_consumer, watch_cancels
+from controlmq.rabbitmq.adaptation import Adaptation
+from controlmq.rabbitmq.adapted import Adapted, refuse_global
+from controlmq.rabbitmq.cancelling import watch_cancels
 from controlmq.rabbitmq.consumer import Consumer
 from controlmq.rabbitmq.lanes import Lane
 from controlmq.rabbitmq.ledger import Ack
@@ -23,12 +23,12 @@ class AsynchronousWire:
     """How lanes, acks and timers reach the broker through an asynchronous ``Channel``.
 
     Requests wait in pika for the answer to the one before them, and acks overtake them there.
-    A lane must be cancelled before its acks go, so it waits until the channel awaits nothing.
+    A lane must be cancelled before its acks go, so its cancel does not queue up.
     """
 
     def __init__(self, channel: AdaptiveChannel) -> None:
         self._channel = channel
-        self._plain: Any = super(AdaptiveChannel, channel)
+        self._plain: Any = super(Adapted, channel)
         self._cycle_ends = False
 
     def acknowledge(self, acks: list[Ack]) -> None:
@@ -41,13 +41,30 @@ class AsynchronousWire:
         receiver = self._channel._adaptation.receiver(consumer, lane)
         self._plain.basic_qos(prefetch_count=lane.size)
         self._plain.basic_consume(
-            on_message_callback=receiver, consumer_tag=lane.tag, **consumer.subscription
+            consumer.queue, receiver, consumer_tag=lane.tag, **consumer.subscription
         )
 
     def unsubscribe(self, lane: Lane) -> None:
-        """Expect an answer: pika keeps the tags of those cancelled without one for ever."""
-        if lane.tag in self._channel._consumers:
-            self._plain.basic_cancel(lane.tag, callback=_nothing)
+        """Past the requests that wait, which AMQP allows; RabbitMQ answers in order.
+
+        Expect an answer: pika keeps the tags of those cancelled without one for ever.
+        """
+        channel, tag = self._channel, lane.tag
+        if tag not in channel._consumers or tag in channel._cancelled:
+            return
+        if not lane.received:
+            # It has no acks that could be early, and perhaps its subscription is not answered
+            # yet: RabbitMQ 3.10 was seen to fail (541) on a cancel that comes right behind.
+            self._plain.basic_cancel(tag, callback=_nothing)
+            return
+        channel._cancelled.add(tag)
+        channel.callbacks.add(
+            channel.channel_number,
+            spec.Basic.CancelOk,
+            channel._on_cancelok,
+            arguments={"consumer_tag": tag},
+        )
+        channel._send_method(spec.Basic.Cancel(consumer_tag=tag))
 
     def ready(self) -> bool:
         """Whether no request is under way."""
@@ -64,6 +81,10 @@ class AsynchronousWire:
         self._cycle_ends = False
         if self._channel.is_open:
             self._channel._adaptation.acks.end_cycle()
+
+    def restorable(self) -> bool:
+        """There is no generator here."""
+        return True
 
     def restore(self) -> None:
         """The class it had, and what we added removed."""
@@ -82,7 +103,7 @@ class AsynchronousWire:
         self._channel.connection._adapter_remove_timeout(timer)
 
 
-class AdaptiveChannel(Channel):  # type: ignore[misc]
+class AdaptiveChannel(Adapted, Channel):  # type: ignore[misc]
     """A ``Channel`` whose consumers hold their goals.
 
     Everything is as pika has it, save that ``basic_consume`` takes a ``goal``, that
@@ -90,24 +111,13 @@ class AdaptiveChannel(Channel):  # type: ignore[misc]
     the next consumer starts. ``adaptive_consumers`` are the consumers by their tags.
     """
 
-    _adaptation: Adaptation
-
     def _adapt(self, settings: Settings) -> None:
         self._adaptation = Adaptation(AsynchronousWire(self), settings)
         self.add_on_close_callback(lambda _channel, _reason: self._adaptation.stop())
         watch_cancels(self, self.callbacks, spec.Basic.Cancel)
 
-    @property
-    def adaptive_consumers(self) -> dict[str, Consumer]:
-        """The consumers of this channel by the tags the user knows."""
-        return dict(self._adaptation.consumers)
-
-    @property
-    def consumer_tags(self) -> list[str]:
-        """Tags of the active consumers, lanes left out."""
-        owners = self._adaptation.owners
-        others = [tag for tag in self._consumers if tag not in owners]
-        return list(self._adaptation.consumers) + others
+    def _asynchronous(self) -> Any:
+        return self
 
     # Consuming
 
@@ -136,28 +146,21 @@ class AdaptiveChannel(Channel):  # type: ignore[misc]
         goal: float | None = None,
     ) -> str:
         """As pika's; ``goal`` (messages/second) is this consumer's own."""
-        refuse_auto_ack(auto_ack)
-        adaptation = self._adaptation
-        queue = queue or adaptation.last_queue
-        tag = consumer_tag or self._generate_consumer_tag()
-        if tag in adaptation.consumers:
-            raise DuplicateConsumerTag(tag)
         if not callable(on_message_callback):
             # In pika's own words.
-            return str(super().basic_consume(queue, on_message_callback, consumer_tag=tag))
-        consumer = adaptation.new_consumer(tag, queue, goal, exclusive)
+            return str(super().basic_consume(queue, on_message_callback))
+        consumer = self._new_consumer(consumer_tag, queue, goal, auto_ack, exclusive)
         consumer.deliver = on_message_callback
         consumer.subscription = {
-            "queue": queue,
             "exclusive": exclusive,
             "arguments": arguments,
             "callback": callback,
         }
-        adaptation.open_lane(consumer, consumer.first_size)
+        self._adaptation.open_lane(consumer, consumer.first_size)
         # The user's callback is for the first lane; the others are none of its business.
         consumer.subscription["callback"] = None
-        adaptation.subscribed(consumer)
-        return tag
+        self._adaptation.subscribed(consumer)
+        return consumer.tag
 
     def basic_cancel(self, consumer_tag: str = "", callback: Callback | None = None) -> None:
         """As pika's: cancels the consumer, all of it."""
@@ -167,7 +170,9 @@ class AdaptiveChannel(Channel):  # type: ignore[misc]
             return
         lanes = consumer.window.subscribed
         if callback is not None:
-            self._call_when_cancelled(consumer_tag, lanes[-1].tag, callback)
+            # Lanes that never got a message are cancelled last.
+            last = ([lane for lane in lanes if not lane.received] or lanes)[-1]
+            self._call_when_cancelled(consumer_tag, last.tag, callback)
         self._adaptation.cancel(consumer)
 
     def _call_when_cancelled(self, tag: str, lane_tag: str, callback: Callback) -> None:
@@ -184,36 +189,15 @@ class AdaptiveChannel(Channel):  # type: ignore[misc]
             arguments={"consumer_tag": lane_tag},
         )
 
-    def add_on_cancel_callback(self, callback: Callback) -> None:
-        """As pika's: called once for a consumer that the broker cancelled."""
-        super().add_on_cancel_callback(once_a_consumer(self, callback))
-
     # Acknowledging
-
-    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """As pika's; the frame may be held back for as long as the window needs it."""
-        self._raise_if_not_open()
-        self._adaptation.acks.ack(delivery_tag, multiple)
-
-    def basic_nack(
-        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True
-    ) -> None:
-        """As pika's; sent at once."""
-        self._raise_if_not_open()
-        plain = super().basic_nack
-        self._adaptation.acks.nack(
-            delivery_tag, multiple, lambda tag: plain(tag, multiple, requeue)
-        )
 
     def basic_reject(self, delivery_tag: int = 0, requeue: bool = True) -> None:
         """As pika's; sent at once."""
-        self._raise_if_not_open()
-        plain = super().basic_reject
         if delivery_tag in self._adaptation.acks.ledger:
-            self._adaptation.acks.nack(delivery_tag, False, lambda tag: plain(tag, requeue))
+            super().basic_reject(delivery_tag, requeue)
         else:
             # pika itself rejects what arrives for a consumer being cancelled.
-            plain(delivery_tag, requeue)
+            super(Adapted, self).basic_reject(delivery_tag, requeue)
 
     def basic_recover(self, requeue: bool = False, callback: Callback | None = None) -> None:
         """As pika's."""
@@ -247,8 +231,10 @@ class AdaptiveChannel(Channel):  # type: ignore[misc]
     ) -> Any:
         """As pika's."""
 
+        named = self._adaptation.declared(queue)
+
         def on_declare_ok(method_frame: Any) -> None:
-            self._adaptation.last_queue = method_frame.method.queue
+            named(method_frame.method.queue)
             if callable(callback):
                 callback(method_frame)
 

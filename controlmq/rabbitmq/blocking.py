@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import DuplicateConsumerTag
 
 from controlmq.rabbitmq.acknowledgements import clock
-from controlmq.rabbitmq.adaptation import Adaptation, refuse_auto_ack, refuse_global
-from controlmq.rabbitmq.cancelling import once_a_consumer, watch_cancels
+from controlmq.rabbitmq.adaptation import Adaptation
+from controlmq.rabbitmq.adapted import Adapted, refuse_global
+from controlmq.rabbitmq.cancelling import watch_cancels
 from controlmq.rabbitmq.consumer import Consumer
 from controlmq.rabbitmq.lanes import Lane
 from controlmq.rabbitmq.ledger import Ack
@@ -26,7 +26,7 @@ class BlockingWire:
     def __init__(self, channel: AdaptiveBlockingChannel) -> None:
         self._channel = channel
         self._impl = channel._impl
-        self._plain: Any = super(AdaptiveBlockingChannel, channel)
+        self._plain: Any = super(Adapted, channel)
         self.dispatching = False
 
     def acknowledge(self, acks: list[Ack]) -> None:
@@ -40,7 +40,7 @@ class BlockingWire:
         receiver = self._channel._adaptation.receiver(consumer, lane)
         self._plain.basic_qos(prefetch_count=lane.size)
         self._plain.basic_consume(
-            on_message_callback=receiver, consumer_tag=lane.tag, **consumer.subscription
+            consumer.queue, receiver, consumer_tag=lane.tag, **consumer.subscription
         )
 
     def unsubscribe(self, lane: Lane) -> None:
@@ -54,6 +54,10 @@ class BlockingWire:
     def cycle_ends(self) -> bool:
         """While pika dispatches what it received."""
         return self.dispatching
+
+    def restorable(self) -> bool:
+        """pika would not know the messages of a ``consume()`` loop of ours."""
+        return self._channel._generator is None
 
     def restore(self) -> None:
         """The class it had, and what we added removed."""
@@ -73,7 +77,7 @@ class BlockingWire:
             self._channel.connection.remove_timeout(timer)
 
 
-class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
+class AdaptiveBlockingChannel(Adapted, BlockingChannel):  # type: ignore[misc]
     """A ``BlockingChannel`` whose consumers hold their goals.
 
     Everything is as pika has it, save that ``basic_consume`` and ``consume`` take a ``goal``,
@@ -81,7 +85,6 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
     where the next consumer starts. ``adaptive_consumers`` are the consumers by their tags.
     """
 
-    _adaptation: Adaptation
     _generator: Generator | None
 
     def _adapt(self, settings: Settings) -> None:
@@ -91,17 +94,8 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
         self._impl.add_on_close_callback(lambda _channel, _reason: self._adaptation.stop())
         watch_cancels(self, self._impl.callbacks, self._CONSUMER_CANCELLED_CB_KEY)
 
-    @property
-    def adaptive_consumers(self) -> dict[str, Consumer]:
-        """The consumers of this channel by the tags the user knows."""
-        return dict(self._adaptation.consumers)
-
-    @property
-    def consumer_tags(self) -> list[str]:
-        """Tags of the active consumers, lanes left out."""
-        owners = self._adaptation.owners
-        others = [tag for tag in self._consumer_infos if tag not in owners]
-        return list(self._adaptation.consumers) + others
+    def _asynchronous(self) -> Any:
+        return self._impl
 
     # Consuming
 
@@ -125,21 +119,15 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
         goal: float | None = None,
     ) -> str:
         """As pika's; ``goal`` (messages/second) is this consumer's own."""
-        refuse_auto_ack(auto_ack)
-        adaptation = self._adaptation
-        queue = queue or adaptation.last_queue
-        tag = consumer_tag or self._impl._generate_consumer_tag()
-        if tag in adaptation.consumers:
-            raise DuplicateConsumerTag(tag)
         if not callable(on_message_callback):
             # In pika's own words.
-            return str(super().basic_consume(queue, on_message_callback, consumer_tag=tag))
-        consumer = adaptation.new_consumer(tag, queue, goal, exclusive)
+            return str(super().basic_consume(queue, on_message_callback))
+        consumer = self._new_consumer(consumer_tag, queue, goal, auto_ack, exclusive)
         consumer.deliver = on_message_callback
-        consumer.subscription = {"queue": queue, "exclusive": exclusive, "arguments": arguments}
-        adaptation.open_lane(consumer, consumer.first_size)
-        adaptation.subscribed(consumer)
-        return tag
+        consumer.subscription = {"exclusive": exclusive, "arguments": arguments}
+        self._adaptation.open_lane(consumer, consumer.first_size)
+        self._adaptation.subscribed(consumer)
+        return consumer.tag
 
     def basic_cancel(self, consumer_tag: str) -> Any:
         """As pika's: cancels the consumer, all of it."""
@@ -156,10 +144,6 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
                 self.cancel()
             self._adaptation.cancel_all()
         super().stop_consuming(consumer_tag)
-
-    def add_on_cancel_callback(self, callback: Callable[[Any], None]) -> None:
-        """As pika's: called once for a consumer that the broker cancelled."""
-        super().add_on_cancel_callback(once_a_consumer(self, callback))
 
     def _dispatch_events(self) -> None:
         self._wire.dispatching = True
@@ -206,12 +190,7 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
         while (generator := self._generator) is not None:
             if generator.messages:
                 deadline = None
-                if self.is_open and clock() >= self._adaptation.deadline:
-                    self._adaptation.attend(clock())
-                yield generator.messages.popleft()
-                if generator.consumer is not None:
-                    # Until now the user worked; only from here on is the consumer waiting.
-                    generator.consumer.sensors.active_at = clock()
+                yield from self._handed_over(generator)
                 continue
             if generator.consumer is None or generator.consumer.cancelled:
                 self._generator = None
@@ -227,6 +206,20 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
                 deadline = None
                 yield None, None, None
 
+    def _handed_over(self, generator: Generator) -> Iterator[Message]:
+        """One message, with the clock attended to before and the user's work timed."""
+        acks, consumer = self._adaptation.acks, generator.consumer
+        if self.is_open:
+            self._adaptation.look()
+            if consumer is not None:
+                acks.before_callback(consumer)
+        started = clock()
+        yield generator.messages.popleft()
+        if consumer is not None:
+            # Until now the user worked; only from here on is the consumer waiting.
+            consumer.sensors.active_at = clock()
+            acks.after_callback(consumer.sensors.active_at - started)
+
     def cancel(self) -> int:
         """As pika's: messages not yet taken from the generator are requeued."""
         generator, self._generator = self._generator, None
@@ -236,6 +229,7 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
             method, _, _ = generator.messages.popleft()
             self.basic_reject(method.delivery_tag, requeue=True)
         self.basic_cancel(generator.consumer.tag)
+        self._adaptation.hand_back()
         return 0
 
     def get_waiting_message_count(self) -> int:
@@ -243,27 +237,6 @@ class AdaptiveBlockingChannel(BlockingChannel):  # type: ignore[misc]
         return len(self._generator.messages) if self._generator is not None else 0
 
     # Acknowledging
-
-    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """As pika's; the frame may be held back for as long as the window needs it."""
-        self._impl._raise_if_not_open()
-        self._adaptation.acks.ack(delivery_tag, multiple)
-
-    def basic_nack(
-        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True
-    ) -> None:
-        """As pika's; sent at once."""
-        self._impl._raise_if_not_open()
-        plain = super().basic_nack
-        self._adaptation.acks.nack(
-            delivery_tag, multiple, lambda tag: plain(tag, multiple, requeue)
-        )
-
-    def basic_reject(self, delivery_tag: int = 0, requeue: bool = True) -> None:
-        """As pika's; sent at once."""
-        self._impl._raise_if_not_open()
-        plain = super().basic_reject
-        self._adaptation.acks.nack(delivery_tag, False, lambda tag: plain(tag, requeue))
 
     def basic_recover(self, requeue: bool = False) -> None:
         """As pika's."""

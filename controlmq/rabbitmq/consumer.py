@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 import uuid
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from controlmq.checks import MOST_PREFETCH, prefetch_count
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
 from controlmq.loop import Controller, Loop, Sample, Step
 from controlmq.rabbitmq.lanes import Lane
+from controlmq.rabbitmq.model_file import ModelFile
 from controlmq.rabbitmq.sensors import Sensors
 from controlmq.rabbitmq.settings import Settings
 from controlmq.rabbitmq.window import Window
@@ -27,13 +30,12 @@ START = 1.0
 """Messages. The prefetch to start from when nothing says which."""
 
 MAX_HELD = 250
-"""Acks held at most unless the user says otherwise: what a crash could deliver twice."""
+"""Acks held at most unless the user says otherwise: what a crash could deliver twice. Also the
+size of a single subscription that is controlled and has no limits."""
 
 PROBE_WINDOWS = 3
 """Windows' worth of messages that pass a new lane by before the queue counts as one that
 serves a single consumer."""
-
-T = TypeVar("T")
 
 
 class Consumer:
@@ -68,10 +70,11 @@ class Consumer:
         self.unsent = False
         self.unseen = True
         now = clock()
+        self._since_1970 = time.time() - now
         goal = settings.goal_for(queue)
         self.limits = settings.limits or getattr(controller, "limits", None)
         target = _start(settings, start, goal, self.limits)
-        self.most = math.ceil(self.limits.high if self.limits else target)
+        self.most = _most(target, self.limits, controlled=controller is not None)
         self.window = Window(
             target,
             now,
@@ -83,7 +86,11 @@ class Consumer:
         self.sensors = Sensors(now, settings.interval)
         self.interval = settings.interval
         self.next_tick = now + settings.interval
-        self._on_step = _guarded("on_step", settings.on_step)
+        self._on_step = settings.on_step
+        self._on_step_failed = False
+        self._said_too_small = False
+        self._model_file = settings.model_file()
+        self._limits_given = settings.limits is not None
         self.loop = Loop(
             self,
             controller or _hold,
@@ -127,30 +134,73 @@ class Consumer:
     # The plant
 
     def observe(self) -> Sample:
-        """Close the interval."""
-        return self.sensors.close(self.clock(), self.window.target)
+        """Close the interval; it bears the calendar's time, by which traces can be compared."""
+        sample = self.sensors.close(self.clock(), self.window.target)
+        return replace(sample, time=sample.time + self._since_1970)
 
     def actuate(self, prefetch: float) -> None:
         """Aim the window at ``prefetch``, or the nearest that is allowed."""
         prefetch = min(prefetch, MOST_PREFETCH)
         if self.limits is not None:
             prefetch = self.limits.clamp(prefetch)
+        if self.shape == "single" and prefetch > self.window.granted > 0:
+            self._say_too_small(prefetch)
         self.window.retarget(prefetch, self.clock())
+
+    def _say_too_small(self, prefetch: float) -> None:
+        """Once: the only subscription there may be has fewer slots than are asked for."""
+        if not self._said_too_small:
+            log.warning(
+                "queue %s: prefetch %g is asked for, but its one subscription has %d slots and "
+                "stays so; wrap with limits to choose the maximum",
+                self.queue,
+                prefetch,
+                self.window.granted,
+            )
+        self._said_too_small = True
 
     def tick(self, now: float) -> None:
         """One turn of the loop, now that the interval is over."""
         # Late ticks do not shift the following ones, unless a whole interval was missed.
         self.next_tick = max(self.next_tick + self.interval, now + self.interval / 2)
+        if self._model_file is not None:
+            self._follow(self._model_file)
         self.last = self.loop.step()
         if self._on_step is not None:
-            self._on_step(self.last)
+            self._tell(self._on_step, self.last)
+
+    def _follow(self, model_file: ModelFile) -> None:
+        """Take the controller from the file anew if that has changed."""
+        controller = model_file.changed()
+        if controller is not None:
+            # Every law goes on from the prefetch in force, so this causes no bump.
+            self.loop.controller = controller
+            if not self._limits_given:
+                self.limits = getattr(controller, "limits", None)
+
+    def _tell(self, on_step: Callable[[Step], None], step: Step) -> None:
+        """Call the user, whose failure must not stop the consumer: it is logged, once in a row."""
+        try:
+            on_step(step)
+        except Exception as error:
+            if not self._on_step_failed:
+                log.error("on_step failed (%s: %s); consuming goes on", type(error).__name__, error)
+            self._on_step_failed = True
+        else:
+            if self._on_step_failed:
+                log.warning("on_step recovered")
+            self._on_step_failed = False
 
     # Lanes
 
     @property
     def first_size(self) -> int:
         """Slots of the first lane: all there will be, where there can be no other."""
-        return self.most if self.shape == "single" else max(1, math.ceil(self.window.target))
+        if self.shape == "single":
+            return self.most
+        slots = max(1, math.ceil(self.window.target))
+        # Without a controller nothing is going to shrink, and one lane is as good as plain.
+        return slots if self.loop.controller is _hold else self.window.lane_size(slots)
 
     def new_lane(self, size: int) -> Lane:
         """Enter a lane in the books; the first bears the user's tag, no tag is used twice."""
@@ -196,12 +246,14 @@ class Consumer:
                 why,
                 self.window.lanes[0].size if self.window.lanes else 0,
             )
+            self._said_too_small = True
         self.shape = "single"
         self.window.may_grow = self.window.may_retire = False
 
     def fix(self, prefetch: float) -> None:
-        """Control no more: stay at ``prefetch``."""
+        """Control no more: stay at ``prefetch``, record nothing, tell nobody."""
         self.loop.controller = _hold
+        self.loop.record = self._on_step = self._model_file = None
         self.window.linger = 0.0
         self.window.retarget(prefetch, self.clock())
 
@@ -246,33 +298,16 @@ def _start(
     return limits.clamp(prefetch) if limits else prefetch
 
 
+def _most(target: float, limits: Limits | None, *, controlled: bool) -> int:
+    """Slots of a single subscription, which is never changed."""
+    if limits is not None:
+        return math.ceil(limits.high)
+    return max(MAX_HELD, math.ceil(target)) if controlled else math.ceil(target)
+
+
 def _max_held(settings: Settings, most: int, limits: Limits | None) -> int:
     if settings.max_held is not None:
         return settings.max_held
     if settings.window == "single":
         return most
     return MAX_HELD if limits is None else min(MAX_HELD, most)
-
-
-def _guarded(what: str, call: Callable[[T], None] | None) -> Callable[[T], None] | None:
-    """``call``, whose failure must not stop the consumer: it is logged, once in a row."""
-    if call is None:
-        return None
-    failed = False
-
-    def guarded(value: T) -> None:
-        nonlocal failed
-        try:
-            call(value)
-        except Exception as error:
-            if not failed:
-                log.error(
-                    "%s failed (%s: %s); consuming goes on", what, type(error).__name__, error
-                )
-            failed = True
-        else:
-            if failed:
-                log.warning("%s recovered", what)
-            failed = False
-
-    return guarded

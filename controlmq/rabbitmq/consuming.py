@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 from controlmq.loop import Step
 from controlmq.rabbitmq.connecting import check_queue, connection_to
 from controlmq.rabbitmq.handling import Handler, Handling
+from controlmq.rabbitmq.stopping import Stop, signals
 from controlmq.rabbitmq.wrap import wrap
 
 LOOK = 0.1
 """Seconds between looks at whether to stop while no message comes."""
-
-
-class Stop:
-    """Whether to stop, and why; set by a signal, by ``on_step`` or by a failed handler."""
-
-    def __init__(self) -> None:
-        self.wanted = False
-        self.by_signal = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        """A signal's handler. A second signal interrupts whatever still runs."""
-        if self.wanted:
-            raise KeyboardInterrupt
-        self.wanted = self.by_signal = True
 
 
 def consume(
@@ -55,7 +39,7 @@ def consume(
     with connection_to(url) as connection:
         check_queue(connection, queue)
         channel = wrap(connection.channel(), on_step=step, **settings)
-        with Handling(channel, handler, workers) as handling, _signals(stop):
+        with Handling(channel, handler, workers) as handling, signals(stop):
 
             def on_message(*message: Any) -> None:
                 handling(*message)
@@ -76,13 +60,3 @@ def consume(
     if handling.error is not None:
         raise handling.error
     return stop.by_signal
-
-
-@contextmanager
-def _signals(stop: Stop) -> Iterator[None]:
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

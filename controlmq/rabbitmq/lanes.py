@@ -51,10 +51,16 @@ def lanes_within(lanes: Sequence[Lane], surplus: int) -> list[Lane]:
     The largest that fit are chosen first, and of equal ones the youngest, so that the first
     lane, which bears the user's tag, tends to stay.
     """
-    chosen = []
     youngest_first = lanes[::-1]
-    for lane in sorted(youngest_first, key=lambda lane: lane.size, reverse=True):
-        if lane.size <= surplus:
+    largest_first = sorted(youngest_first, key=lambda lane: lane.size, reverse=True)
+    return first_within(largest_first, surplus)
+
+
+def first_within(lanes: Sequence[Lane], slots: int) -> list[Lane]:
+    """Of ``lanes``, in this order, each that still fits into ``slots``."""
+    chosen = []
+    for lane in lanes:
+        if lane.size <= slots:
             chosen.append(lane)
-            surplus -= lane.size
+            slots -= lane.size
     return chosen

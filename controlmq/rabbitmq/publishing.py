@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pika
 
+from controlmq.rabbitmq.stopping import Stop
 from controlmq.rabbitmq.workload import Workload
 
 BEHIND = 0.25
@@ -25,9 +26,12 @@ def publish(
     count: int | None,
     persistent: bool = False,
     seed: int = 0,
+    stop: Stop,
     progress: Callable[[int, float, float], None] = lambda sent, elapsed, behind: None,
 ) -> int:
-    """Publish until ``duration`` seconds or ``count`` messages are over; return how many.
+    """Publish until ``duration`` seconds or ``count`` messages are over, or told to stop.
+
+    Returns how many were published, exactly, for it stops between two of them.
 
     ``progress`` hears of messages sent, seconds passed and seconds behind the plan.
     """
@@ -39,7 +43,7 @@ def publish(
     for due in workload.times(seed):
         if (duration is not None and due >= duration) or sent == count:
             break
-        while True:
+        while not stop.wanted:
             elapsed = time.monotonic() - start
             if elapsed + start >= next_turn:
                 progress(sent, elapsed, max(0.0, elapsed - due))
@@ -48,6 +52,8 @@ def publish(
             if elapsed >= due:
                 break
             connection.process_data_events(min(TURN, due - elapsed))
+        if stop.wanted:
+            break
         channel.basic_publish("", queue, body, properties)
         sent += 1
     channel.close()

@@ -6,9 +6,11 @@ passed, is the mean time each of them stayed (Little's law), so no message carri
 Starvation is told by slots. A slot goes to the broker with an ack and comes back with a
 message; matched first in, first out, that takes one turnaround: the round trip and the
 broker's work while the queue has messages, longer once it runs dry. A slot out for longer
-than usual while the consumer waits is overdue. A slow network or broker makes slots overdue
-too, but then a queue with messages fills them all at once, so the wait counts as starvation
-only if some slot stays overdue after the next message, or if it was long.
+than usual while the consumer waits is overdue. A slow network, a busy broker or a machine that
+takes the processor away make slots overdue too, but a queue with messages soon fills them all.
+So waiting counts as starvation only once some slot or other has been overdue for long, without
+a moment when all were in time. The same goes for a program that lets its connection wait while
+it does something else.
 """
 
 from __future__ import annotations
@@ -29,8 +31,13 @@ LATE_FLOOR = 0.002
 """Seconds a message may be late in any case."""
 
 LONG = 4.0
-LONG_FLOOR = 0.05
-"""Turnarounds, and seconds, after which an overdue slot needs no further evidence."""
+"""Turnarounds for which slots must have been overdue at least."""
+
+MUCH = 0.2
+"""Share of an interval for which slots must have been overdue, too. Stolen processor time was
+seen to make spells of up to 0.2 s; a queue that gives less than the window takes makes longer
+ones, for its slots are overdue all the time. The price: the interval in which a queue runs dry
+may count as limited by the window, a fifth too low, and so do pauses between quick bursts."""
 
 FIRST_TURNAROUND = 0.5
 """Seconds to wait for a first message before the queue counts as dry."""
@@ -92,8 +99,11 @@ class Sensors:
         self._left_behind = 0
         self._handled = 0
         self._starved = 0.0
+        self._spell_from: float | None = None
+        """Since when there has always been an overdue slot, as far as seen."""
+        self._spell_to = now
         self._doubt = 0.0
-        self._doubt_at = now
+        """Seconds of the spell in this interval, before it is known to be starvation."""
         self._interval_from = now
         self._number = -1
         self._before = 0
@@ -173,20 +183,25 @@ class Sensors:
         )
         self._before += self.arrivals
         self.arrivals = self._handled = self._left_behind = 0
-        self._handler_area = self._held_area = self._starved = self._doubt = 0.0
+        self._handler_area = self._held_area = 0.0
+        self._starved = self._doubt = 0.0
         self._interval_from = now
         return sample
 
     def _waited(self, released: float, now: float) -> None:
         """The consumer waited until now, for the slot released then and perhaps for others."""
-        usual, late_after = self.turnaround.usual, self.turnaround.late_after
-        if self._doubt and released + late_after < self._doubt_at:
+        late_from = released + self.turnaround.late_after
+        overdue_from = max(late_from, self.active_at)
+        if late_from >= self._spell_to or overdue_from >= now:
+            self._spell_from = None
+            self._doubt = 0.0
+        if overdue_from >= now:
+            return
+        if self._spell_from is None:
+            self._spell_from = overdue_from
+        self._spell_to = now
+        self._doubt += now - max(overdue_from, self._interval_from)
+        long = max(LONG * self.turnaround.usual, MUCH * self.nominal_interval)
+        if now - self._spell_from > long:
             self._starved += self._doubt
-        self._doubt = 0.0
-        overdue_since = max(released + late_after, self.active_at)
-        overdue = now - max(overdue_since, self._interval_from)
-        if overdue > 0:
-            if now - overdue_since > max(LONG * usual, LONG_FLOOR):
-                self._starved += overdue
-            else:
-                self._doubt, self._doubt_at = overdue, now
+            self._doubt = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -12,6 +13,8 @@ from controlmq.controllers.resolve import ControllerSpec
 from controlmq.errors import InputError
 from controlmq.loop import Step, Transition
 from controlmq.model import ArxModel
+from controlmq.rabbitmq.model_file import ModelFile
+from controlmq.tuning import KINDS
 
 WindowChoice = Literal["auto", "lanes", "single"]
 """``lanes``: the window grows by further consumers on the channel. ``single``: one consumer
@@ -41,6 +44,11 @@ class Settings:
         for queue, goal in goals.items():
             if goal is not None:
                 above_zero(f"goal of queue {queue}" if queue else "goal", goal)
+        if self.controller is None and any(goal is not None for goal in goals.values()):
+            raise InputError(
+                "a goal needs a controller to hold it; give wrap a controller: a law, a file, a "
+                "model or an object."
+            )
         above_zero("interval", self.interval)
         if self.prefetch is not None:
             above_zero("prefetch", self.prefetch)
@@ -50,6 +58,13 @@ class Settings:
         if self.max_held is not None:
             not_negative("max_held", self.max_held)
         above_zero("max_hold", self.max_hold)
+
+    def model_file(self) -> ModelFile | None:
+        """The file to follow, where the controller was given as one."""
+        spec = self.controller
+        if isinstance(spec, str | os.PathLike) and str(spec).lower() not in KINDS:
+            return ModelFile(spec, self.limits)
+        return None
 
     def goal_for(self, queue: str) -> float | None:
         """The goal of consumers on ``queue``."""

@@ -24,17 +24,18 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from controlmq.rabbitmq.lanes import Held, Lane, lanes_within
+from controlmq.rabbitmq.lanes import Held, Lane, first_within, lanes_within
 
 MAX_LANES = 6
 """Lanes take a larger share from competing consumers, so they are few: beyond these, small
-lanes are merged before another is opened."""
+lanes are merged before another is opened. There are more only where ``max_held`` is so small
+that no lane could be retired to be merged."""
 
 MERGE = 3
 """Lanes merged into one at a time."""
 
 RETIRE_LOOK = 0.005
-"""Seconds between looks at whether a retiring lane is saturated."""
+"""Seconds between looks at whether a retiring lane is saturated, or all of it merged."""
 
 WAIT_FOR = 0.005
 """Seconds. A switch between two numbers of slots that is nearer than this waits for the next
@@ -224,6 +225,7 @@ class Window:
         if not self._retiring:
             if surplus < 0 and self.may_grow:
                 return self._grow(-surplus, now)
+            self._merging = False
             if self.may_retire:
                 self._choose_unneeded(surplus, now)
         for lane in self._retiring:
@@ -242,9 +244,17 @@ class Window:
                     time = min(time, now + wait)
         if self._unneeded_since is not None:
             time = min(time, self._unneeded_since + self.linger)
-        if self._retiring:
+        if (self._retiring or self._merging) and not self.idle:
             time = min(time, now + RETIRE_LOOK)
         return time
+
+    def lane_size(self, slots: int) -> int:
+        """How many of ``slots`` a new lane may have.
+
+        Handlers that run one at a time occupy a lane with the acks held of it and the message
+        at hand; a larger one would never be saturated, and never go. Few lanes come first.
+        """
+        return min(slots, max(self.max_held + 1, math.ceil(self.target / MAX_LANES)))
 
     # Bookkeeping
 
@@ -284,16 +294,19 @@ class Window:
     def _grow(self, slots: int, now: float) -> Open | None:
         self._unneeded_since = None
         subscribed = self.subscribed
-        if slots < sum(lane.unacked for lane in self.lanes if lane.cancelled):
+        coming = sum(lane.unacked for lane in self.lanes if lane.cancelled)
+        merging = self._merging and now - self._retiring_since < self.max_hold
+        if slots < coming or (merging and coming):
             # More slots come free soon; a lane for each would be many small ones.
             return None
-        if len(subscribed) >= MAX_LANES and not self._merging:
-            # The new lane waits until these are gone, and then takes their slots too.
-            self._merging = True
-            self._retire(sorted(subscribed, key=lambda lane: lane.size)[:MERGE], now)
-            return None
+        if len(subscribed) >= MAX_LANES:
+            smallest = sorted(subscribed, key=lambda lane: lane.size)
+            if smallest[0].size <= self.max_held + 1:
+                # The new lane waits until these are gone, and then takes their slots too.
+                self._retire(smallest[:MERGE], now, merging=True)
+                return None
         self._merging = False
-        return Open(slots)
+        return Open(self.lane_size(slots))
 
     def _choose_unneeded(self, surplus: int, now: float) -> None:
         """Retire lanes that were superfluous for long enough."""
@@ -311,13 +324,15 @@ class Window:
             self._unneeded_since = None
             self._retire(unneeded, now)
 
-    def _retire(self, lanes: list[Lane], now: float) -> None:
-        self._retiring = lanes
+    def _retire(self, lanes: list[Lane], now: float, merging: bool = False) -> None:
+        # More at a time than may be held would wait for each other, and none be saturated.
+        self._retiring = first_within(lanes, self.max_held + 1) or lanes[:1]
         self._retiring_since = now
-        for lane in lanes:
+        self._merging = merging
+        for lane in self._retiring:
             lane.retiring = True
         # Acks already held saturate the lanes the sooner.
-        for held in [held for held in self._held if held.lane.retiring]:
+        for held in [held for held in self._held if held.lane in self._retiring]:
             self._held.remove(held)
             held.lane.kept.append(held)
             self._kept += 1

@@ -20,16 +20,19 @@ class Wire(Protocol):
         """Put a lane on the wire: its prefetch, then its consumer."""
 
     def unsubscribe(self, lane: Lane) -> None:
-        """Put the cancel of a lane on the wire."""
+        """Put the cancel of a lane on the wire, before any later ack."""
 
     def ready(self) -> bool:
-        """Whether a request would go out at once, before any later ack."""
+        """Whether a request would go out at once."""
 
     def cycle_ends(self) -> bool:
         """Whether ``end_cycle`` will be called once this batch is dispatched."""
 
     def buffered(self) -> int:
         """Messages received and not yet dispatched."""
+
+    def restorable(self) -> bool:
+        """Whether nothing of ours is in the user's hands that pika's channel would not know."""
 
     def restore(self) -> None:
         """Make the channel pika's own again."""

@@ -41,16 +41,18 @@ def wrap(
     is the same object, and behaves as before.
 
     ``goal`` is the arrival rate to hold, in messages/second, or one for each queue by name;
-    ``controller`` is anything :func:`controlmq.controllers.resolve.controller_from` takes.
-    Without a controller the prefetch stays fixed. The loop turns every ``interval`` seconds.
+    ``controller`` is anything :func:`controlmq.controllers.resolve.controller_from` takes; a
+    file is read again whenever it changes. Without a controller the prefetch stays fixed, and
+    there must be no goal. The loop turns every ``interval`` seconds.
 
     ``prefetch`` is where a consumer starts; without it, what ``basic_qos`` said, else what
     the model expects to meet the goal, else 1. ``limits`` bound it, by default the model's
     linear range.
 
     ``window`` is ``"auto"``, ``"lanes"`` or ``"single"``: the last where only one consumer may
-    exist, subscribed at the upper limit. At most ``max_held`` acks are held back, for at most
-    ``max_hold`` seconds each; if the process dies, their messages are delivered once more.
+    exist, subscribed at the upper limit (250 without limits). At most ``max_held`` acks are
+    held back, for at most ``max_hold`` seconds each; if the process dies, their messages are
+    delivered once more.
 
     ``record`` is called with each transition (a ``TraceWriter``, say), ``on_step`` with each
     step of the loop; ``group`` names the consumer in a trace, by default as its queue. A
@@ -94,9 +96,11 @@ def wrap(
 def unwrap(channel: Any, prefetch: int | None = None) -> Any:
     """Give back plain consumers with a fixed prefetch: as many slots as they have, or these.
 
-    Control ends at once and all held acks are sent. Without lanes the channel is pika's own
-    again. With lanes it keeps their number until it closes, or until ``prefetch`` lets them
-    be retired, which requeues nothing and so takes its time.
+    Control ends at once, all held acks are sent, and nothing is recorded or told any more.
+    Without lanes the channel is pika's own again, in a ``consume()`` loop once that is cancelled.
+    With lanes it keeps their number until it closes, or until ``prefetch`` lets them be
+    retired, which requeues nothing and so takes its time. A ``prefetch`` that differs from
+    what the consumer was subscribed with keeps the window until the channel closes.
     """
     if not isinstance(channel, AdaptiveBlockingChannel | AdaptiveChannel):
         raise InputError("the channel is not wrapped.")

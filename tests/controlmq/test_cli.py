@@ -17,6 +17,7 @@ from controlmq.controllers import OpenLoop, ramp
 from simulator import SimulatedConsumer, load_scenario
 
 MODEL = ArxModel(0.02, 78.0, 5.0, 10.0, (1.0, 20.0))
+GALLERY = str(Path(__file__).parents[2] / "examples" / "simulator" / "slow-beside-fast.toml")
 PUBLISHED = ["--a", "0.2631", "--b", "59.73"]
 
 
@@ -150,9 +151,38 @@ class TestSimulate:
         assert picture.read_text().startswith("<?xml")
         assert pq.read_table(trace).num_rows == 50
 
+    def test_a_scenario_runs_as_it_is_written(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        picture, metrics = tmp_path / "run.svg", tmp_path / "metrics"
+        words = ["--samples", "3", "--out", str(metrics), "--plot", str(picture)]
+        assert main(["simulate", GALLERY, *words, "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert {row["name"] for row in said["queues"]} == {"fair", "unfair"}
+        assert pq.read_table(metrics / "consumers.parquet").num_rows == 3 * 4
+        assert picture.read_text().startswith("<?xml")
+        assert main(["simulate", GALLERY, "--samples", "3"]) == 0
+        assert "unfair" in capsys.readouterr().out
+
+    def test_one_consumer_of_several_is_driven(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        metrics = tmp_path / "metrics"
+        words = ["--consumer", "unfair slow", "--prefetch", "2", "--samples", "4"]
+        assert main(["simulate", GALLERY, *words, "--out", str(metrics), "--json"]) == 0
+        samples = json.loads(capsys.readouterr().out)["samples"]
+        assert [sample["prefetch"] for sample in samples] == [200, 2, 2, 2]
+        table = pq.read_table(metrics / "consumers.parquet").to_pylist()
+        last = {row["name"]: row["prefetch"] for row in table[-4:]}
+        assert last == {"fair fast": 1, "fair slow": 1, "unfair fast": 200, "unfair slow": 2}
+
     @pytest.mark.parametrize(
         ("words", "says"),
         [
+            ([GALLERY, "--prefetch", "1"], "4 consumers"),
+            ([GALLERY, "--prefetch", "1", "--consumer", "nobody"], "'nobody'"),
+            (["--consumer", "consumer"], "--consumer is for"),
+            (["--goal", "400"], "--goal is for"),
             (["nowhere", "--prefetch", "1"], "nowhere"),
             (["--prefetch", "-1"], "0 or more"),
             (["--controller", "pi", "--goal", "400"], "needs a model"),
@@ -217,7 +247,8 @@ class TestIdentify:
         capsys.readouterr()
         assert main(["identify", str(trace), "--out", str(tmp_path / "models")]) == 0
         assert "linear range" in capsys.readouterr().out
-        assert [path.name for path in (tmp_path / "models").iterdir()] == ["simulated.json"]
+        left = sorted(path.name for path in (tmp_path / "models").iterdir())
+        assert left == ["models.parquet", "report.html", "simulated.json"]
 
     def test_a_ramp_is_refused_with_the_reason(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path

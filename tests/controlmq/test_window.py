@@ -290,30 +290,79 @@ def test_a_new_lane_leaves_room_for_what_a_cancelled_one_still_holds() -> None:
     assert window.decide(0.0) == Open(14)
 
 
-def test_a_ramp_does_not_pile_up_lanes() -> None:
-    window = Window(1, 0.0, max_held=50, max_hold=10, linger=3)
-    window.opened("lane-0", 1)
-    opened, tags = 1, 0
-    for target in range(2, 60):
-        now = float(target)
-        window.retarget(target, now)
+class Inline:
+    """A busy queue before a handler that acknowledges each message before it takes the next."""
+
+    def __init__(self, target: float, max_held: int) -> None:
+        self.window = Window(target, 0.0, max_held=max_held, max_hold=10, linger=3)
+        self.most_lanes = 0
+        self._tags = 0
+        self._open(self.window.lane_size(math.ceil(target)))
+
+    def aim(self, target: float, now: float) -> None:
+        """Change the target and let every slot be filled and handled, again and again."""
+        self.window.retarget(target, now)
         for _ in range(10):
-            # Every slot is filled and handled again and again.
-            for lane in window.subscribed:
-                while lane.unacked < lane.size:
-                    lane.received += 1
-                    tags += 1
-                    window.hold(tags, lane, now)
-            window.release(now)
-            while (decision := window.decide(now)) is not None:
-                if isinstance(decision, Open):
-                    window.opened(f"lane-{opened}", decision.size)
-                    opened += 1
-                else:
-                    window.cancelled(decision.lane)
-                    window.release(now)
-    assert window.granted == 59
-    assert len(window.subscribed) <= 6
+            for lane in self.window.subscribed:
+                for _ in range(lane.size - lane.unacked):
+                    self._handle(lane, now)
+
+    def _handle(self, lane: Lane, now: float) -> None:
+        if lane.cancelled:
+            return
+        lane.received += 1
+        self._attend(now)
+        self._tags += 1
+        self.window.hold(self._tags, lane, now)
+        self.window.release(now)
+        self._attend(now)
+
+    def _attend(self, now: float) -> None:
+        while (decision := self.window.decide(now)) is not None:
+            if isinstance(decision, Open):
+                self._open(decision.size)
+            else:
+                self.window.cancelled(decision.lane)
+                self.window.release(now)
+
+    def _open(self, size: int) -> None:
+        self._tags += 1
+        self.window.opened(f"lane-{self._tags}", size)
+        self.most_lanes = max(self.most_lanes, len(self.window.subscribed))
+
+
+@pytest.mark.parametrize("max_held", [50, 10])
+def test_a_ramp_does_not_pile_up_lanes(max_held: int) -> None:
+    inline = Inline(1, max_held)
+    for target in range(2, 60):
+        inline.aim(target, float(target))
+    assert inline.window.granted == 59
+    assert inline.most_lanes <= 6
+
+
+def test_a_merge_in_vain_is_tried_again_and_opens_no_further_lane() -> None:
+    inline = Inline(1, max_held=50)
+    for target in range(2, 7):
+        inline.aim(target, float(target))
+    assert len(inline.window.subscribed) == 6
+    window = inline.window
+    window.retarget(7, 10.0)
+    # The queue is dry: none of the lanes to be merged is ever saturated.
+    for now in range(10, 60):
+        assert window.decide(float(now)) is None
+    assert len(window.subscribed) == 6
+    inline.aim(8, 60.0)
+    assert window.granted == 8
+    assert inline.most_lanes == 6
+
+
+def test_a_window_far_above_what_may_be_held_still_shrinks() -> None:
+    inline = Inline(100, max_held=20)
+    inline.aim(100, 1.0)
+    assert inline.window.granted == 100
+    for now in range(2, 60):
+        inline.aim(30, float(now))
+    assert inline.window.granted - inline.window.held <= 30
 
 
 def test_acks_of_the_oldest_messages_go_as_one_frame() -> None:

@@ -16,6 +16,7 @@ def main() -> None:
     draw = random.Random(3)
     channel = wrap(
         pika.BlockingConnection(pika.URLParameters(url)).channel(),
+        goal=100,
         controller=lambda sample, goal: draw.uniform(0.5, most),
         interval=0.02,
         prefetch=4,

@@ -16,7 +16,7 @@ from controlmq.rabbitmq import unwrap, wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.test_idioms import LANES
 from tests.testbed import Broker
-from tests.testbed.publishing import DeclareQueue, fill
+from tests.testbed.publishing import DeclareQueue, connected, fill
 
 Program = Callable[[Any, Callable[[], None]], None]
 """What a test does with an open channel, and what it calls when it is done."""
@@ -67,7 +67,17 @@ def run_asyncio(parameters: Any, program: Program) -> Any:
 
 @pytest.fixture(params=[run_select, run_asyncio], ids=["select", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Any:
-    return request.param
+    """Runs a program; pika closes the connection if a callback raises, which must not pass."""
+
+    def run(
+        parameters: Any,
+        program: Program,
+        closes: type[Exception] = pika.exceptions.ConnectionClosedByClient,
+    ) -> None:
+        reason = request.param(parameters, program)
+        assert isinstance(reason, closes), repr(reason)
+
+    return run
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
@@ -146,6 +156,43 @@ def test_cancelling_answers_once_with_the_users_tag(
 
     run(broker.parameters, program)
     assert answers == [("consuming", "mine"), ("cancelled", "mine")]
+
+
+def test_cancelling_several_lanes_requeues_nothing(
+    broker: Broker, queue_name: str, run: Any
+) -> None:
+    fill(broker.parameters, queue_name, 40)
+    tags: list[int] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=2, interval=60, window="lanes")
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            tags.append(method.delivery_tag)
+            consumer = channel.adaptive_consumers["mine"]
+            if len(tags) in (2, 4):
+                consumer.prefetch += 2
+            elif len(tags) == 6:
+                # Every slot is occupied, so nothing can be on the way when the lanes go.
+                consumer.prefetch = 1
+                for tag in tags[1:]:
+                    channel.basic_ack(tag)
+                assert len(consumer.window.subscribed) == 3
+                assert consumer.held == 5
+                channel.basic_cancel("mine", callback=on_cancelled)
+
+        def on_cancelled(_frame: Any) -> None:
+            channel.basic_ack(tags[0])
+            done()
+
+        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+
+    run(broker.parameters, program)
+    with connected(broker.parameters) as connection:
+        channel = connection.channel()
+        rest = [channel.basic_get(queue_name) for _ in range(34)]
+    assert [int(body) for _, _, body in rest] == list(range(6, 40))
+    assert not any(method.redelivered for method, _, _ in rest)
 
 
 def test_a_deleted_queue_is_told_once(broker: Broker, queue_name: str, run: Any) -> None:
@@ -237,6 +284,37 @@ def test_a_server_named_queue_gets_lanes(broker: Broker, run: Any) -> None:
     assert numbers == list(range(200))
 
 
+def test_the_empty_name_is_the_queue_declared_last_answered_or_not(
+    broker: Broker, queue_name: str, run: Any
+) -> None:
+    fill(broker.parameters, queue_name, 100)
+    numbers: dict[str, list[int]] = {"first": [], "second": []}
+    queues: list[str] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def on_declared(frame: Any) -> None:
+            queues.extend([frame.method.queue, channel.adaptive_consumers["first"].queue])
+            for number in range(100):
+                channel.basic_publish("", frame.method.queue, b"%d" % number)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            numbers[method.consumer_tag].append(int(body))
+            channel.basic_ack(method.delivery_tag)
+            if sum(map(len, numbers.values())) == 200:
+                done()
+
+        channel.queue_declare("", exclusive=True, callback=on_declared)
+        channel.basic_consume("", on_message, consumer_tag="first")
+        channel.queue_declare(queue_name, passive=True)
+        channel.basic_consume("", on_message, consumer_tag="second")
+
+    run(broker.parameters, program)
+    assert queues[0] == queues[1]
+    assert numbers == {"first": list(range(100)), "second": list(range(100))}
+
+
 def test_unwrapping_while_consuming(broker: Broker, queue_name: str, run: Any) -> None:
     fill(broker.parameters, queue_name, 300)
     handled = Handled()
@@ -273,5 +351,4 @@ def test_connection_loss_surfaces_as_in_pika(broker: Broker, queue_name: str, ru
 
             channel.basic_consume(queue_name, on_message)
 
-        reason = run(proxy.parameters, program)
-    assert isinstance(reason, pika.exceptions.AMQPConnectionError)
+        run(proxy.parameters, program, pika.exceptions.AMQPConnectionError)

@@ -69,9 +69,7 @@ class Worker:
     def _consume(self) -> None:
         connection = pika.BlockingConnection(self.parameters)
         with contextlib.closing(connection):
-            channel = wrap(
-                connection.channel(), controller=self.controller, interval=0.02, prefetch=4
-            )
+            channel = wrap(connection.channel(), 100, self.controller, interval=0.02, prefetch=4)
             tag = channel.basic_consume(self.queue, self._on_message)
             self._consumer = channel.adaptive_consumers[tag]
             channel.start_consuming()
@@ -221,7 +219,7 @@ def test_a_controller_and_a_recorder_that_fail_at_random(
     numbers: list[int] = []
     with connected(broker.parameters) as connection:
         channel = wrap(
-            connection.channel(), controller=controller, record=record, interval=0.01, prefetch=3
+            connection.channel(), 100, controller, record=record, interval=0.01, prefetch=3
         )
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:

@@ -13,6 +13,7 @@ from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step
 from controlmq.rabbitmq import unwrap, wrap
+from controlmq.rabbitmq.acknowledgements import clock
 from tests.live.handled import Handled, assert_empty
 from tests.testbed import Broker, wait_until
 from tests.testbed.publishing import DeclareQueue, connected, fill
@@ -29,7 +30,12 @@ def changing(*targets: float) -> Any:
     return lambda sample, goal: targets[sample.number % len(targets)]
 
 
-LANES = {"controller": changing(1, 9, 4.5, 14, 0.6), "interval": 0.02, "prefetch": 2}
+LANES: dict[str, Any] = {
+    "goal": 100,
+    "controller": changing(1, 9, 4.5, 14, 0.6),
+    "interval": 0.02,
+    "prefetch": 2,
+}
 """A window that is never still: whatever works here works with any controller."""
 
 
@@ -230,7 +236,8 @@ def test_consumers_on_one_channel_have_goals_of_their_own(
     handled = {name: Handled() for name in names}
     for name in names:
         fill(broker.parameters, name, 200)
-    channel = wrap(connection.channel(), goal={names[0]: 50, names[1]: 90}, **LANES)
+    goals = {"goal": {names[0]: 50, names[1]: 90}}
+    channel = wrap(connection.channel(), **LANES | goals)
 
     def consume(name: str, **goal: float) -> str:
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
@@ -242,8 +249,7 @@ def test_consumers_on_one_channel_have_goals_of_their_own(
         return str(channel.basic_consume(name, on_message, **goal))
 
     tags = [consume(names[0]), consume(names[1]), consume(names[2], goal=70)]
-    goals = [channel.adaptive_consumers[tag].goal for tag in tags]
-    assert goals == [50, 90, 70]
+    assert [channel.adaptive_consumers[tag].goal for tag in tags] == [50, 90, 70]
     assert channel.consumer_tags == tags
     channel.start_consuming()
     for each in handled.values():
@@ -266,6 +272,12 @@ def test_what_a_window_cannot_do_is_refused_with_a_sentence(
         wrap(connection.channel()).basic_consume(queue_name, print)
     with pytest.raises(InputError, match="needs a model"):
         wrap(connection.channel(), 400, "pi").basic_consume(queue_name, print)
+    with pytest.raises(InputError, match="a goal needs a controller"):
+        wrap(connection.channel(), 400, prefetch=5)
+    with pytest.raises(InputError, match="a goal needs a controller"):
+        channel.basic_consume(queue_name, print, goal=400)
+    with pytest.raises(InputError, match="has no goal"):
+        wrap(connection.channel(), controller=changing(3)).basic_consume(queue_name, print)
 
 
 def test_errors_are_those_of_pika(connection: Any, queue_name: str) -> None:
@@ -339,6 +351,86 @@ def test_unwrapping_with_lanes_keeps_their_slots(
     handled.assert_each_once_in_order(500)
 
 
+def test_unwrapping_in_a_consume_loop_waits_for_its_end(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 300)
+    channel = connection.channel()
+    plain = type(channel)
+    wrap(channel, **LANES)
+    handled = Handled()
+    for method, properties, body in channel.consume(queue_name, inactivity_timeout=0.2):
+        if method is None:
+            break
+        if handled.note(method, properties, body) == 100:
+            unwrap(channel)
+        channel.basic_ack(method.delivery_tag)
+    handled.assert_each_once_in_order(300)
+    channel.cancel()
+    assert type(channel) is plain
+    assert_empty(broker, queue_name)
+
+
+def test_after_unwrapping_nobody_is_told_of_steps(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 20)
+    steps: list[Step] = []
+    channel = wrap(connection.channel(), prefetch=5, interval=0.01, on_step=steps.append)
+    tags: list[int] = []
+    tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
+    wait_until(lambda: connection.process_data_events(0.01) or len(steps) > 1, "steps were taken")
+    consumer = channel.adaptive_consumers[tag]
+    # Neither of these is what the one subscription has, so the window stays.
+    for prefetch in (3, 8):
+        unwrap(channel, prefetch)
+        told, tick = len(steps), consumer.next_tick
+        wait_until(
+            lambda tick=tick: connection.process_data_events(0.01) or consumer.next_tick > tick,
+            "the clock went on",
+        )
+        assert len(steps) == told
+    wait_until(lambda: connection.process_data_events(0.01) or len(tags) == 8, "eight came")
+
+
+def test_the_clock_is_looked_at_on_every_ack(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 5)
+    steps: list[Step] = []
+    channel = wrap(connection.channel(), prefetch=5, interval=0.2, on_step=steps.append)
+    tags: list[int] = []
+    tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
+    wait_until(lambda: connection.process_data_events(0.01) or len(tags) == 5, "all came")
+    consumer = channel.adaptive_consumers[tag]
+    for answer in (channel.basic_ack, channel.basic_nack, channel.basic_reject):
+        told = len(steps)
+        wait_until(lambda: clock() >= consumer.next_tick, "a step is due")
+        answer(tags.pop())
+        assert len(steps) == told + 1
+
+
+def test_nothing_is_held_through_long_work_in_a_consume_loop(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 40)
+    channel = wrap(connection.channel(), prefetch=8, max_hold=0.5)
+    held: list[int] = []
+    for method, _, _ in channel.consume(queue_name):
+        (consumer,) = channel.adaptive_consumers.values()
+        held.append(consumer.held)
+        consumer.prefetch = 1
+        if len(held) == 20:
+            until = clock() + 0.1
+            wait_until(lambda until=until: clock() > until, "long work is done")
+        channel.basic_ack(method.delivery_tag)
+        if len(held) == 30:
+            break
+    assert max(held[:20]) > 0
+    assert held[20:] == [0] * 10
+    channel.cancel()
+
+
 def test_a_user_who_calls_basic_qos_starts_there(connection: Any, queue_name: str) -> None:
     channel = wrap(connection.channel())
     channel.basic_qos(prefetch_count=17)
@@ -394,7 +486,7 @@ def test_a_transaction_may_acknowledge_a_message_twice_over(
 
 def test_no_controller_leaves_its_limits(broker: Broker, queue: DeclareQueue) -> None:
     name = queue("classic")
-    fill(broker.parameters, name, 2000)
+    fill(broker.parameters, name, 300)
     with connected(broker.parameters) as connection:
         channel = wrap(
             connection.channel(),
@@ -412,7 +504,7 @@ def test_no_controller_leaves_its_limits(broker: Broker, queue: DeclareQueue) ->
 
         tag = channel.basic_consume(name, on_message)
         consumer = channel.adaptive_consumers[tag]
-        wait_until(lambda: connection.process_data_events(0.02) or seen == 2000, "all were handled")
+        wait_until(lambda: connection.process_data_events(0.02) or seen == 300, "all were handled")
         assert consumer.prefetch == 10
         assert consumer.window.granted <= 10
 

@@ -12,6 +12,7 @@ import pytest
 
 from controlmq.controllers import Limits
 from controlmq.rabbitmq import wrap
+from controlmq.rabbitmq.consumer import MAX_HELD
 from tests.live.handled import Handled, assert_empty
 from tests.live.test_idioms import LANES, changing
 from tests.testbed import Broker, wait_until
@@ -59,7 +60,7 @@ def test_a_single_active_queue_is_found_out(
     fill(broker.parameters, name, 600)
     with caplog.at_level(logging.WARNING, logger="controlmq"):
         handled, consumer = handle_all(
-            broker, name, 600, controller=changing(9), interval=0.02, prefetch=4
+            broker, name, 600, goal=100, controller=changing(9), interval=0.02, prefetch=4
         )
     handled.assert_each_once_in_order(600)
     assert consumer.shape == "single"
@@ -88,6 +89,30 @@ def test_an_exclusive_consumer(broker: Broker, queue_name: str) -> None:
     )
     handled.assert_each_once_in_order(400)
     assert consumer.shape == "single"
+
+
+def test_an_exclusive_consumer_without_limits_still_has_room_to_grow(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 400)
+    handled, consumer = handle_all(broker, queue_name, 400, **LANES, exclusive=True)
+    handled.assert_each_once_in_order(400)
+    assert consumer.most == MAX_HELD
+
+
+def test_a_single_subscription_says_that_it_cannot_grow(
+    broker: Broker, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connected(broker.parameters) as connection:
+        channel = wrap(connection.channel(), prefetch=4, window="single")
+        tag = channel.basic_consume(queue_name, print)
+        consumer = channel.adaptive_consumers[tag]
+        with caplog.at_level(logging.WARNING, logger="controlmq"):
+            for prefetch in (3, 9, 10):
+                consumer.prefetch = prefetch
+        (said,) = [each.message for each in caplog.records if each.name == "controlmq"]
+        assert "prefetch 9" in said
+        assert "has 4 slots" in said
 
 
 def test_an_auto_delete_queue_survives_every_change(broker: Broker, queue: DeclareQueue) -> None:

@@ -166,7 +166,7 @@ def test_a_thousand_changes_lose_requeue_and_overdeliver_nothing(
     with publisher, watched(broker, name) as unacked, ThreadPoolExecutor(4) as pool:
         connection = pika.BlockingConnection(broker.parameters)
         channel = wrap(
-            connection.channel(), controller=controller, interval=INTERVAL, prefetch=3, max_hold=1
+            connection.channel(), 100, controller, interval=INTERVAL, prefetch=3, max_hold=1
         )
         handlers = Handlers(channel, draw, pool)
 
@@ -201,6 +201,7 @@ def test_the_limit_is_never_set_for_all_consumers_at_once(broker: Broker, queue_
         handled = Handled()
         channel = wrap(
             connection.channel(),
+            goal=100,
             controller=lambda sample, goal: targets[sample.number % len(targets)],
             interval=0.05,
             prefetch=2,

@@ -1,0 +1,48 @@
+"""Following a model or controller file: what a new identification wrote reaches the consumer."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from controlmq.controllers.limits import Limits
+from controlmq.controllers.resolve import controller_from
+from controlmq.errors import ControlmqError
+from controlmq.loop import Controller
+
+log = logging.getLogger("controlmq")
+
+
+class ModelFile:
+    """The file that a controller was read from, and whether it was written since.
+
+    A file that is gone or makes no controller is said once in the log, and the controller in
+    force goes on; so it does until the file changes again.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], limits: Limits | None) -> None:
+        self.path = path
+        self.limits = limits
+        self._seen = self._state()
+
+    def changed(self) -> Controller | None:
+        """The controller of the file, if the file was written since the last look."""
+        state = self._state()
+        if state == self._seen:
+            return None
+        self._seen = state
+        try:
+            controller = controller_from(self.path, limits=self.limits)
+        except ControlmqError as error:
+            log.error("%s; the controller in force goes on", str(error).rstrip("."))
+            return None
+        log.info("the controller follows %s, which has changed", self.path)
+        return controller
+
+    def _state(self) -> tuple[int, int, int] | None:
+        """What differs once a file was written or replaced; None while there is none."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,94 @@
+"""What a calibration measured becomes a scenario that does what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controlmq.cli.calibrated import comment_of, scenario_of
+from controlmq.rabbitmq.calibration import Calibration, Line
+from simulator import Duration, Meter, Scenario, Simulation, parse_scenario
+from simulator.scenario_text import scenario_text
+
+FOUND = Calibration(
+    call=0.0005,
+    publish=Line(60e-6, 2e-9),
+    publish_cpu=Line(50e-6, 1e-9),
+    deliver=Line(40e-6, 4e-9),
+    deliver_cpu=Line(30e-6, 1e-9),
+    acknowledge=20e-6,
+    busy=Line(150e-6, 1.02),
+    cycle=Line(2e-3, 1.01),
+    latency=Line(1e-3, 50e-6),
+    confirm=Line(0.6e-3, 1e-9),
+    persistent_confirm=Line(2.6e-3, 3e-9),
+)
+
+
+def simulated(scenario: Scenario) -> Meter:
+    simulation = Simulation(scenario)
+    simulation.run_until(5.0)
+    meter = Meter(simulation)
+    simulation.run_until(25.0)
+    return meter
+
+
+def test_a_line_goes_through_points_on_it() -> None:
+    line = Line.through([(0.0, 2.0), (1.0, 5.0), (10.0, 32.0)])
+    assert line.base == pytest.approx(2.0)
+    assert line.slope == pytest.approx(3.0)
+
+
+def test_a_line_has_no_negative_part() -> None:
+    falling = Line.through([(0.0, 2.0), (1.0, 1.0)])
+    assert falling.slope == 0
+    assert 1 < falling.base < 2
+    steep = Line.through([(1.0, 1.0), (2.0, 3.0)])
+    assert steep.base == 0
+    assert 1 < steep.slope < 1.5
+
+
+@pytest.mark.parametrize("work", [0.001, 0.003])
+def test_the_simulated_consumer_takes_what_was_measured(work: float) -> None:
+    waiting = simulated(scenario_of(FOUND, work=work, prefetch=1)).read()
+    # Publishers share the broker's core, which a cycle feels a little.
+    assert 1 / waiting.consumers["consumer"].arrival_rate == pytest.approx(
+        FOUND.cycle(work), rel=0.01
+    )
+    busy = simulated(scenario_of(FOUND, work=work, prefetch=40)).read()
+    assert 1 / busy.consumers["consumer"].arrival_rate == pytest.approx(FOUND.busy(work), rel=0.002)
+
+
+def test_the_simulated_latency_is_the_measured_one() -> None:
+    scenario = scenario_of(FOUND, work=0.001, prefetch=10, rate=20.0, size=0)
+    apart = replace(scenario.publishers[0], every=Duration(0.05))
+    latency = simulated(replace(scenario, publishers=[apart])).read().queues["queue"].latency
+    assert latency.mean == pytest.approx(FOUND.latency(1), rel=1e-6)
+
+
+def test_a_persistent_confirm_takes_as_much_longer_as_measured() -> None:
+    scenario = scenario_of(FOUND, work=0.001, prefetch=10, rate=20.0, size=0)
+    times = []
+    for persistent in (False, True):
+        apart = replace(
+            scenario.publishers[0], every=Duration(0.05), persistent=persistent, confirms=10
+        )
+        metrics = simulated(replace(scenario, publishers=[apart])).read()
+        times.append(metrics.publishers["publisher"].confirm_time)
+    assert times[1] - times[0] == pytest.approx(0.002, rel=1e-6)
+
+
+def test_figures_that_contradict_each_other_still_give_a_scenario() -> None:
+    odd = replace(
+        FOUND, cycle=Line(0.0, 1.0), latency=Line(0.0, 1e-6), persistent_confirm=Line(0.0, 0.0)
+    )
+    scenario = scenario_of(odd, work=0.001, prefetch=1)
+    assert [link.round_trip for link in scenario.links] == [0, 0]
+
+
+def test_the_written_scenario_is_the_same_when_read() -> None:
+    scenario = scenario_of(FOUND, work=0.001, prefetch=10)
+    text = scenario_text(scenario, comment_of(FOUND))
+    assert parse_scenario(text) == scenario
+    assert max(map(len, text.splitlines())) <= 100

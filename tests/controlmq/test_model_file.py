@@ -1,0 +1,100 @@
+"""A consumer that was given a file notices when the file is written anew."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlmq.controllers import PI, Limits
+from controlmq.controllers.resolve import controller_from, default_tuning
+from controlmq.files import write_atomically
+from controlmq.model import ArxModel
+from controlmq.rabbitmq.consumer import Consumer
+from controlmq.rabbitmq.settings import Settings
+
+MODEL = ArxModel(a=0.1, b=70.0, c=0.0, interval=1.0, linear_range=(0.5, 9.0))
+STEEPER = dataclasses.replace(MODEL, b=140.0, linear_range=(0.5, 6.0))
+GOAL = 210.0
+
+
+class Running:
+    """A consumer on a queue of the test's own, whose clock is turned by hand."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        self.now = 0.0
+        given = Settings(goal=GOAL, controller=path, **settings)
+        self.consumer = Consumer(
+            "mine", "orders", given, controller_from(path), 3.0, lambda: self.now
+        )
+
+    def step(self, rate: float = GOAL) -> float:
+        """One interval at this rate; the prefetch that follows."""
+        self.consumer.sensors.arrivals = round(rate)
+        self.now += 1.0
+        self.consumer.tick(self.now)
+        return self.consumer.prefetch
+
+    @property
+    def controller(self) -> Any:
+        return self.consumer.loop.controller
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "model.json"
+    write_atomically(file, MODEL.to_json())
+    return file
+
+
+def test_a_new_model_changes_the_gains_without_a_bump(path: Path) -> None:
+    running = Running(path)
+    before = running.controller
+    running.step()
+    assert running.controller is before
+    write_atomically(path, STEEPER.to_json())
+    assert running.step() == pytest.approx(3.0), "on its goal it stays where it is"
+    assert isinstance(running.controller, PI)
+    assert running.controller.gains == default_tuning("pi", STEEPER).gains != before.gains
+    assert running.consumer.limits == Limits.of(STEEPER)
+    # What was in force is what it goes on from.
+    assert running.step(GOAL - 20) == pytest.approx(
+        3.0 + 20 * (running.controller.gains.kp + running.controller.gains.ki)
+    )
+
+
+def test_the_limits_of_the_user_stay(path: Path) -> None:
+    running = Running(path, limits=Limits(1.0, 4.0))
+    write_atomically(path, STEEPER.to_json())
+    running.step()
+    assert running.consumer.limits == running.controller.limits == Limits(1.0, 4.0)
+
+
+def test_a_controller_file_may_take_the_place_of_a_model(path: Path) -> None:
+    running = Running(path)
+    write_atomically(path, default_tuning("p", MODEL).to_json())
+    assert running.step() == pytest.approx(3.0)
+    assert running.controller.kind == "p"
+
+
+def test_what_makes_no_controller_is_said_once_and_the_old_one_goes_on(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = Running(path)
+    before = running.controller
+    with caplog.at_level(logging.ERROR, logger="controlmq"):
+        for break_it in (lambda: path.write_text("{}"), path.unlink):
+            caplog.clear()
+            break_it()
+            for _ in range(3):
+                running.step()
+            (said,) = caplog.messages
+            assert "goes on" in said
+            assert str(path) in said
+    assert running.controller is before
+    write_atomically(path, STEEPER.to_json())
+    running.step()
+    assert running.controller is not before

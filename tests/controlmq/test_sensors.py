@@ -1,0 +1,95 @@
+"""Sensors of a live consumer, fed with what a queue and a network would do to it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+import pytest
+
+from controlmq.loop import Sample
+from controlmq.rabbitmq.sensors import Sensors
+
+TURNAROUND = 0.012
+WORK = 0.001
+
+
+def samples(
+    slots: int, arrive: Callable[[float], float], count: int = 12, interval: float = 1.0
+) -> list[Sample]:
+    """Samples of a consumer with so many slots.
+
+    A slot released at ``t`` gets its message at ``arrive(t + TURNAROUND)``, or after the message
+    before it.
+    """
+    sensors = Sensors(0.0, interval)
+    sensors.released(slots, 0.0)
+    due = [arrive(TURNAROUND) for _ in range(slots)]
+    heapq.heapify(due)
+    now, taken = 0.0, []
+    while len(taken) < count:
+        end = (len(taken) + 1) * interval
+        if max(now, due[0]) >= end:
+            now = max(now, end)
+            taken.append(sensors.close(now, float(slots)))
+            continue
+        now = max(now, heapq.heappop(due))
+        sensors.delivered(now, sum(other <= now for other in due))
+        now += WORK
+        sensors.settled(now)
+        sensors.released(1, now)
+        sensors.active_at = now
+        heapq.heappush(due, arrive(now + TURNAROUND))
+    return taken
+
+
+def stalled(at: float, seconds: float) -> Callable[[float], float]:
+    """Nothing comes for a while, and then all that was due."""
+    return lambda due: at + seconds if at <= due < at + seconds else due
+
+
+class Trickle:
+    """A queue that is dry, save for one message every ``gap`` seconds."""
+
+    def __init__(self, gap: float) -> None:
+        self.gap = gap
+        self._next = 0.0
+
+    def __call__(self, due: float) -> float:
+        """The first message not taken yet."""
+        self._next = max(self._next + self.gap, due)
+        return self._next
+
+
+def test_a_full_queue_is_never_starved() -> None:
+    assert [sample.starved for sample in samples(6, lambda due: due)] == [0.0] * 12
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.05, 0.15])
+def test_a_short_stall_of_a_full_queue_is_not_starvation(seconds: float) -> None:
+    taken = samples(6, stalled(5.3, seconds))
+    assert [sample.starved for sample in taken] == [0.0] * 12
+
+
+def test_a_queue_that_gives_nothing_for_long_is_starved() -> None:
+    taken = samples(6, stalled(5.3, 2.0))
+    shares = [sample.starved for sample in taken]
+    assert shares[:5] == [0.0] * 5
+    assert shares[5] == pytest.approx(0.7, abs=0.03)
+    assert shares[6] == pytest.approx(1.0, abs=0.01)
+    assert shares[7] == pytest.approx(0.3, abs=0.03)
+    assert shares[8:] == [0.0] * 4
+
+
+@pytest.mark.parametrize("gap", [0.005, 0.02, 0.1, 0.3])
+def test_a_queue_that_gives_less_than_the_window_takes_is_starved(gap: float) -> None:
+    full = iter([True] * 2000)
+    trickle = Trickle(gap)
+    taken = samples(6, lambda due: due if next(full, False) else trickle(due), count=20)
+    assert all(not sample.window_limited for sample in taken[-5:])
+    assert all(sample.window_limited for sample in taken[:3])
+
+
+def test_a_program_that_looks_at_its_connection_now_and_then_is_not_starved() -> None:
+    taken = samples(6, lambda due: -(-due // 0.06) * 0.06)
+    assert all(sample.window_limited for sample in taken)
