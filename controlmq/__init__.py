@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from controlmq.loop import Loop, Sample, Step, Transition
     from controlmq.model import ArxModel
     from controlmq.rabbitmq import unwrap, wrap
+    from controlmq.schedule import Profile, Schedule
     from controlmq.traces import TraceWriter, read_transitions
     from controlmq.tuning import Tuning
 
@@ -32,7 +33,9 @@ _HOMES = {
     "P": "controlmq.controllers",
     "PI": "controlmq.controllers",
     "PID": "controlmq.controllers",
+    "Profile": "controlmq.schedule",
     "Sample": "controlmq.loop",
+    "Schedule": "controlmq.schedule",
     "Step": "controlmq.loop",
     "TraceWriter": "controlmq.traces",
     "Transition": "controlmq.loop",
@@ -53,7 +56,9 @@ __all__ = [
     "Limits",
     "Loop",
     "P",
+    "Profile",
     "Sample",
+    "Schedule",
     "Step",
     "TraceWriter",
     "Transition",

@@ -25,11 +25,18 @@ settings.load_profile("steady")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as ``live`` what is in that folder, and what asks for a broker from elsewhere."""
+    """Mark as ``live`` what is in that folder, and what asks for a broker from elsewhere.
+
+    When tests run side by side, those with a broker run one after another, and so do those with
+    Spark: each kind shares what took long to start, and has its timing to itself.
+    """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if LIVE in item.path.parents or {"broker", "disposable_broker"} & set(fixtures):
             item.add_marker(pytest.mark.live)
+            item.add_marker(pytest.mark.xdist_group("live"))
+        elif item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

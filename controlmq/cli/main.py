@@ -8,7 +8,21 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 import controlmq
-from controlmq.cli import collect, demo, design, identify, load, run, simulate
+from controlmq.cli import (
+    calibrate,
+    collect,
+    demo,
+    design,
+    follow,
+    identify,
+    ingest,
+    load,
+    run,
+    schedule,
+    simulate,
+    specjms,
+    tune,
+)
 from controlmq.cli.arguments import keep_negative_numbers
 from controlmq.errors import ControlmqError
 
@@ -16,11 +30,17 @@ TEACHING = """\
 In the order you meet them:
   controlmq demo        all of it in simulation, with a report: start here
   controlmq collect     a trace of your consumer on its live queue
+  controlmq ingest      traces from samples that were measured otherwise
   controlmq identify    a model of your consumer from that trace
   controlmq design      gains for that model, and what the loop will do with them
   controlmq simulate    a controller on a simulated consumer before it meets a real one
+  controlmq tune        the best of many controllers, each tried in simulation
+  controlmq schedule    a controller for each of several workloads, blended as it runs
   controlmq run         your consumer, holding its goal
+  controlmq follow      models that keep up with consumers as they run
   controlmq load        messages to try it with
+  controlmq calibrate   a simulated broker that behaves like yours
+  controlmq specjms     a published workload on a simulated broker, with its audit
 
 Every command explains itself with --help and prints data with --json.
 """
@@ -61,7 +81,21 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"controlmq {controlmq.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, run, collect, identify, design, simulate, load):
+    for command in (
+        demo,
+        run,
+        collect,
+        ingest,
+        identify,
+        design,
+        simulate,
+        tune,
+        schedule,
+        follow,
+        load,
+        calibrate,
+        specjms,
+    ):
         command.add_to(commands)
     return parser
 
