@@ -9,6 +9,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,13 +57,41 @@ def session(
         yield running
         return
     spark = _start(master, progress) if remote is None else _connect(remote)
-    with tempfile.TemporaryDirectory(prefix="controlmq-code-") as folder:
+    with _interruptible(), tempfile.TemporaryDirectory(prefix="controlmq-code-") as folder:
         try:
             if remote is not None or not master.startswith("local"):
                 _ship_code(spark, Path(folder))
             yield spark
         finally:
-            spark.stop()
+            # Of a Java that was interrupted before it could be stopped.
+            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+                spark.stop()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C be Ctrl-C: Java is interrupted too, and what then fails does not hide it."""
+    root = logging.getLogger()
+    root.addFilter(_not_of_ctrl_c)
+    try:
+        yield
+    except Exception as error:
+        if _came_of_ctrl_c(error):
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        root.removeFilter(_not_of_ctrl_c)
+
+
+def _not_of_ctrl_c(record: logging.LogRecord) -> bool:
+    """Leave out what py4j logs, to the root logger and at length, when it is interrupted."""
+    return record.module != "java_gateway"
+
+
+def _came_of_ctrl_c(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _connect(url: str) -> SparkSession:

@@ -24,6 +24,7 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile("steady")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as ``live`` what is in that folder, and what asks for a broker from elsewhere.
 

@@ -26,6 +26,9 @@ LINGER = 3.0
 """Intervals for which a lane must have been superfluous before it is retired; a controller
 that moves about its goal would otherwise open and retire lanes for ever."""
 
+SHORTEST = 0.9
+"""Intervals. After a late tick the next may come so much early, to be in step again."""
+
 START = 1.0
 """Messages. The prefetch to start from when nothing says which."""
 
@@ -161,8 +164,8 @@ class Consumer:
 
     def tick(self, now: float) -> None:
         """One turn of the loop, now that the interval is over."""
-        # Late ticks do not shift the following ones, unless a whole interval was missed.
-        self.next_tick = max(self.next_tick + self.interval, now + self.interval / 2)
+        # A late tick does not shift the following ones, unless a short interval would follow.
+        self.next_tick = max(self.next_tick + self.interval, now + SHORTEST * self.interval)
         if self._model_file is not None:
             self._follow(self._model_file)
         self.last = self.loop.step()

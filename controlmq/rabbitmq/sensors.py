@@ -42,6 +42,9 @@ may count as limited by the window, a fifth too low, and so do pauses between qu
 FIRST_TURNAROUND = 0.5
 """Seconds to wait for a first message before the queue counts as dry."""
 
+LONGEST = 1.3
+"""Intervals. One that a busy machine or a long handler drew out further is not a step of one."""
+
 SPAN = 10.0
 """Seconds over which one lowest turnaround is taken."""
 
@@ -165,9 +168,10 @@ class Sensors:
             self._waited(self._slots[0], now)
         self.holding(self._held, now)
         interval = max(now - self._interval_from, 1e-9)
-        # An interval that was missed leaves a gap in the numbers, so that nobody takes what was
-        # counted over two for a step of one.
-        self._number += max(1, round(interval / self.nominal_interval))
+        # An interval that was drawn out leaves a gap in the numbers, so that nobody takes what was
+        # counted over more than one for a step of one.
+        length = interval / self.nominal_interval
+        self._number += 1 if length <= LONGEST else max(2, round(length))
         buffered = self._left_behind / self.arrivals if self.arrivals else 0.0
         sample = Sample(
             number=self._number,

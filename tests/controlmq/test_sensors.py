@@ -93,3 +93,9 @@ def test_a_queue_that_gives_less_than_the_window_takes_is_starved(gap: float) ->
 def test_a_program_that_looks_at_its_connection_now_and_then_is_not_starved() -> None:
     taken = samples(6, lambda due: -(-due // 0.06) * 0.06)
     assert all(sample.window_limited for sample in taken)
+
+
+def test_an_interval_that_was_drawn_out_leaves_a_gap_in_the_numbers() -> None:
+    sensors = Sensors(0.0, 1.0)
+    ends = [1.0, 2.2, 3.1, 4.6, 5.6, 8.6]
+    assert [sensors.close(end, 1.0).number for end in ends] == [0, 1, 2, 4, 5, 8]
