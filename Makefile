@@ -24,7 +24,7 @@ demo: $(STAMP) ## watch a simulated consumer being modelled and settling on its 
 test: $(STAMP) ## all tests, real broker included
 	@tools/need java
 	@tools/need rabbitmq
-	$(BIN)/python -m pytest tests -n 2 --dist loadgroup
+	$(BIN)/python -m pytest tests -n 2
 
 unit: $(STAMP) ## the quick tests: neither Spark nor a broker
 	$(BIN)/python -m pytest tests -m 'not live and not spark and not slow'

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.testbed import Broker, Proxy, start_broker
 from tests.testbed.proxy import ROUND_TRIP
@@ -24,20 +26,27 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile("steady")
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as ``live`` what is in that folder, and what asks for a broker from elsewhere.
-
-    When tests run side by side, those with a broker run one after another, and so do those with
-    Spark: each kind shares what took long to start, and has its timing to itself.
-    """
+    """Mark as ``live`` what is in that folder, and what asks for a broker from elsewhere."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if LIVE in item.path.parents or {"broker", "disposable_broker"} & set(fixtures):
             item.add_marker(pytest.mark.live)
-            item.add_marker(pytest.mark.xdist_group("live"))
-        elif item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+class BrokerApart(LoadScopeScheduling):
+    """Tests side by side: a file at a time, and all with a broker one after another.
+
+    They share the broker, which takes long to start, and have its timing to themselves.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return LIVE.name if Path(file).parent.name == LIVE.name else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return BrokerApart(config, log)
 
 
 @pytest.fixture(scope="session")
