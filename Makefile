@@ -27,7 +27,7 @@ test: $(STAMP) ## all tests, real broker included
 	$(BIN)/python -m pytest tests -n 2
 
 unit: $(STAMP) ## the quick tests: neither Spark nor a broker
-	$(BIN)/python -m pytest tests -m 'not live and not spark and not slow'
+	$(BIN)/python -m pytest tests -n 2 -m 'not live and not spark and not slow'
 
 check: $(STAMP) ## format, lint, types, who imports whom
 	$(BIN)/ruff format --check .
