@@ -10,7 +10,7 @@ import numpy as np
 from simulator import rows
 from simulator.broker import Broker, Link, Queue
 from simulator.consumers import ACKNOWLEDGEMENTS, Consumer
-from simulator.draws import SOURCE, source
+from simulator.draws import source
 from simulator.duration import Duration, Size
 from simulator.flows import Flows
 from simulator.latency import BINS
@@ -27,19 +27,23 @@ FIRST_ROOM = 1024
 OUTCOMES = {"requeue": rows.RETURN, "reject": rows.REJECT, "no-answer": rows.SILENT}
 
 TYPES = {
-    "slots": rows.SLOT,
-    "sources": SOURCE,
-    "replayed": np.dtype(np.float64),
-    "publishers": rows.PUBLISHER,
-    "choices": rows.CHOICE,
-    "phases": rows.PHASE,
-    "ports": rows.PORT,
-    "queues": rows.QUEUE,
-    "consumers": rows.CONSUMER,
-    "handlers": rows.HANDLER,
-    "sends": rows.SEND_ROW,
-    "processes": rows.PROCESS,
+    name: State.ROWS[name]
+    for name in (
+        "slots",
+        "sources",
+        "replayed",
+        "publishers",
+        "choices",
+        "phases",
+        "ports",
+        "queues",
+        "consumers",
+        "handlers",
+        "sends",
+        "processes",
+    )
 }
+"""The arrays that grow by a row with what joins a run."""
 
 
 class Layout:

@@ -28,6 +28,20 @@ def new_command(commands: Commands, name: str, summary: str, teaching: str) -> A
     )
 
 
+def add_fit(parser: ArgumentParser) -> None:
+    """``--linear-range`` and ``--no-offset``: what is fitted to a trace."""
+    parser.add_argument(
+        "--linear-range",
+        nargs=2,
+        type=number,
+        metavar=("LOW", "HIGH"),
+        help="fit between these prefetches (default: below the knee found in the data)",
+    )
+    parser.add_argument(
+        "--no-offset", action="store_true", help="force models through the origin, c = 0"
+    )
+
+
 def keep_negative_numbers(argv: Sequence[str]) -> list[str]:
     """Let ``-6.3e-2`` and ``-0.3+0.1j`` be values: argparse takes them for options.
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import add_json, new_command, number
+from controlmq.cli.arguments import add_fit, add_json, new_command, number
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
@@ -57,16 +57,7 @@ def add_to(commands: Commands) -> None:
         metavar="COLUMN",
         help="column whose values make a group (default group; may be repeated)",
     )
-    parser.add_argument(
-        "--linear-range",
-        nargs=2,
-        type=number,
-        metavar=("LOW", "HIGH"),
-        help="fit between these prefetches (default: below the knee found in the data)",
-    )
-    parser.add_argument(
-        "--no-offset", action="store_true", help="force the models through the origin, c = 0"
-    )
+    add_fit(parser)
     parser.add_argument("--master", default="local[*]", help="Spark master (default local[*])")
     add_json(parser)
     parser.set_defaults(run=run)

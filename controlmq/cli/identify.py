@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import add_json, new_command, number
+from controlmq.cli.arguments import add_fit, add_json, new_command, number
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
 
@@ -58,16 +58,7 @@ def add_to(commands: Commands) -> None:
         metavar="COLUMN",
         help="columns whose values make a group (default: group)",
     )
-    parser.add_argument(
-        "--linear-range",
-        nargs=2,
-        type=number,
-        metavar=("LOW", "HIGH"),
-        help="fit between these prefetches (default: below the knee found in the data)",
-    )
-    parser.add_argument(
-        "--no-offset", action="store_true", help="force the model through the origin, c = 0"
-    )
+    add_fit(parser)
     parser.add_argument(
         "--held-out", type=number, default=0.25, metavar="SHARE", help="share of samples to test on"
     )
