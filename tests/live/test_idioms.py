@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pika
@@ -12,31 +11,12 @@ import pytest
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step
-from controlmq.rabbitmq import unwrap, wrap
+from controlmq.rabbitmq import wrap
 from controlmq.rabbitmq.acknowledgements import clock
 from tests.live.handled import Handled, assert_empty
+from tests.live.restless import LANES, changing
 from tests.testbed import Broker, wait_until
 from tests.testbed.publishing import DeclareQueue, connected, fill
-
-
-@pytest.fixture
-def connection(broker: Broker) -> Iterator[Any]:
-    with connected(broker.parameters) as connection:
-        yield connection
-
-
-def changing(*targets: float) -> Any:
-    """A controller that goes through ``targets`` again and again."""
-    return lambda sample, goal: targets[sample.number % len(targets)]
-
-
-LANES: dict[str, Any] = {
-    "goal": 100,
-    "controller": changing(1, 9, 4.5, 14, 0.6),
-    "interval": 0.02,
-    "prefetch": 2,
-}
-"""A window that is never still: whatever works here works with any controller."""
 
 
 def handle_all(channel: Any, queue: str, count: int) -> Handled:
@@ -307,90 +287,6 @@ def test_acknowledging_twice_closes_the_channel_as_ever(
     channel.basic_consume(queue_name, on_message)
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="unknown delivery tag"):
         channel.start_consuming()
-
-
-def test_unwrapping_gives_back_a_plain_consumer(
-    broker: Broker, connection: Any, queue_name: str
-) -> None:
-    fill(broker.parameters, queue_name, 300)
-    channel = connection.channel()
-    plain = type(channel)
-    wrap(channel, prefetch=3.5, interval=0.05)
-    handled = Handled()
-
-    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        if handled.note(method, properties, body) == 100:
-            unwrap(channel)
-            assert type(channel) is plain
-        channel.basic_ack(method.delivery_tag)
-        if len(handled.numbers) == 300:
-            channel.stop_consuming()
-
-    channel.basic_consume(queue_name, on_message)
-    channel.start_consuming()
-    handled.assert_each_once_in_order(300)
-    assert_empty(broker, queue_name)
-
-
-def test_unwrapping_with_lanes_keeps_their_slots(
-    broker: Broker, connection: Any, queue_name: str
-) -> None:
-    fill(broker.parameters, queue_name, 500)
-    channel = wrap(connection.channel(), **LANES)
-    handled = Handled()
-
-    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        if handled.note(method, properties, body) == 200:
-            unwrap(channel, prefetch=6)
-        channel.basic_ack(method.delivery_tag)
-        if len(handled.numbers) == 500:
-            channel.stop_consuming()
-
-    channel.basic_consume(queue_name, on_message)
-    channel.start_consuming()
-    handled.assert_each_once_in_order(500)
-
-
-def test_unwrapping_in_a_consume_loop_waits_for_its_end(
-    broker: Broker, connection: Any, queue_name: str
-) -> None:
-    fill(broker.parameters, queue_name, 300)
-    channel = connection.channel()
-    plain = type(channel)
-    wrap(channel, **LANES)
-    handled = Handled()
-    for method, properties, body in channel.consume(queue_name, inactivity_timeout=0.2):
-        if method is None:
-            break
-        if handled.note(method, properties, body) == 100:
-            unwrap(channel)
-        channel.basic_ack(method.delivery_tag)
-    handled.assert_each_once_in_order(300)
-    channel.cancel()
-    assert type(channel) is plain
-    assert_empty(broker, queue_name)
-
-
-def test_after_unwrapping_nobody_is_told_of_steps(
-    broker: Broker, connection: Any, queue_name: str
-) -> None:
-    fill(broker.parameters, queue_name, 20)
-    steps: list[Step] = []
-    channel = wrap(connection.channel(), prefetch=5, interval=0.01, on_step=steps.append)
-    tags: list[int] = []
-    tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
-    wait_until(lambda: connection.process_data_events(0.01) or len(steps) > 1, "steps were taken")
-    consumer = channel.adaptive_consumers[tag]
-    # Neither of these is what the one subscription has, so the window stays.
-    for prefetch in (3, 8):
-        unwrap(channel, prefetch)
-        told, tick = len(steps), consumer.next_tick
-        wait_until(
-            lambda tick=tick: connection.process_data_events(0.01) or consumer.next_tick > tick,
-            "the clock went on",
-        )
-        assert len(steps) == told
-    wait_until(lambda: connection.process_data_events(0.01) or len(tags) == 8, "eight came")
 
 
 def test_the_clock_is_looked_at_on_every_ack(

@@ -1,0 +1,96 @@
+"""Unwrapping a consumer that runs, on a ``BlockingConnection``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlmq.loop import Step
+from controlmq.rabbitmq import unwrap, wrap
+from tests.live.handled import Handled, assert_empty
+from tests.live.restless import LANES
+from tests.testbed import Broker, wait_until
+from tests.testbed.publishing import fill
+
+
+def test_unwrapping_gives_back_a_plain_consumer(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 300)
+    channel = connection.channel()
+    plain = type(channel)
+    wrap(channel, prefetch=3.5, interval=0.05)
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if handled.note(method, properties, body) == 100:
+            unwrap(channel)
+            assert type(channel) is plain
+        channel.basic_ack(method.delivery_tag)
+        if len(handled.numbers) == 300:
+            channel.stop_consuming()
+
+    channel.basic_consume(queue_name, on_message)
+    channel.start_consuming()
+    handled.assert_each_once_in_order(300)
+    assert_empty(broker, queue_name)
+
+
+def test_unwrapping_with_lanes_keeps_their_slots(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 500)
+    channel = wrap(connection.channel(), **LANES)
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if handled.note(method, properties, body) == 200:
+            unwrap(channel, prefetch=6)
+        channel.basic_ack(method.delivery_tag)
+        if len(handled.numbers) == 500:
+            channel.stop_consuming()
+
+    channel.basic_consume(queue_name, on_message)
+    channel.start_consuming()
+    handled.assert_each_once_in_order(500)
+
+
+def test_unwrapping_in_a_consume_loop_waits_for_its_end(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 300)
+    channel = connection.channel()
+    plain = type(channel)
+    wrap(channel, **LANES)
+    handled = Handled()
+    for method, properties, body in channel.consume(queue_name, inactivity_timeout=0.2):
+        if method is None:
+            break
+        if handled.note(method, properties, body) == 100:
+            unwrap(channel)
+        channel.basic_ack(method.delivery_tag)
+    handled.assert_each_once_in_order(300)
+    channel.cancel()
+    assert type(channel) is plain
+    assert_empty(broker, queue_name)
+
+
+def test_after_unwrapping_nobody_is_told_of_steps(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 20)
+    steps: list[Step] = []
+    channel = wrap(connection.channel(), prefetch=5, interval=0.01, on_step=steps.append)
+    tags: list[int] = []
+    tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
+    wait_until(lambda: connection.process_data_events(0.01) or len(steps) > 1, "steps were taken")
+    consumer = channel.adaptive_consumers[tag]
+    # Neither of these is what the one subscription has, so the window stays.
+    for prefetch in (3, 8):
+        unwrap(channel, prefetch)
+        told, tick = len(steps), consumer.next_tick
+        wait_until(
+            lambda tick=tick: connection.process_data_events(0.01) or consumer.next_tick > tick,
+            "the clock went on",
+        )
+        assert len(steps) == told
+    wait_until(lambda: connection.process_data_events(0.01) or len(tags) == 8, "eight came")
