@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.utils import is_remote
@@ -30,6 +30,9 @@ job's own cost, some 50 ms, stays small beside its work."""
 
 AHEAD = 2
 """Jobs under way for each core: one runs, one is ready when it ends."""
+
+CANCEL_SECONDS = 0.2
+"""Between two requests to cancel what is still under way."""
 
 
 def over(
@@ -61,8 +64,10 @@ def over(
     finally:
         for each in jobs:
             each.cancel()
-        if not all(each.done() for each in jobs):
+        # A job on its way to Spark is not yet known there: cancel until none is left.
+        while wait(jobs, timeout=0).not_done:
             _cancel(spark, tag)
+            wait(jobs, timeout=CANCEL_SECONDS)
         pool.shutdown(wait=True)
 
 

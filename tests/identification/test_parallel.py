@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
@@ -47,6 +48,25 @@ def test_results_come_while_others_run_and_leaving_cancels_those(spark: SparkSes
             time.sleep(600)
         return point
 
-    with closing(over(spark, wait, range(3))) as results:
+    # Two cores: one for the point that waits, one for the other, whichever comes first.
+    with closing(over(spark, wait, range(2))) as results:
         assert next(results) == (0, 0)
+    assert dict(over(spark, lambda point: -point, range(3))) == {0: 0, 1: -1, 2: -2}
+
+
+def test_leaving_at_once_cancels_jobs_on_their_way_to_spark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(_: int) -> None:
+        import time
+
+        time.sleep(600)
+
+    def leave(_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("identification.parallel.as_completed", leave)
+        with pytest.raises(KeyboardInterrupt):
+            list(over(spark, wait, range(4)))
     assert dict(over(spark, lambda point: -point, range(3))) == {0: 0, 1: -1, 2: -2}
