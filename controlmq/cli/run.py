@@ -10,21 +10,25 @@ from typing import TYPE_CHECKING
 
 from controlmq.cli.arguments import add_json, count, new_command, number
 from controlmq.cli.live import TLS, add_broker, add_handler, broker_url, handler_from
-from controlmq.controllers.limits import Limits
+from controlmq.controllers.limits import LOWEST_PREFETCH, Limits
+from controlmq.controllers.resolve import ControllerSpec
+from controlmq.controllers.unmodelled import Unmodelled
 from controlmq.errors import InputError
 from controlmq.loop import Step
-from controlmq.model import ArxModel
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
 
 TEACHING = f"""\
-Without a controller the prefetch stays at --prefetch. Ctrl-C lets the handler at work finish,
+With a goal and no controller, an integral law that needs no model takes its gain from the rate
+itself, within --limits (0.1 to 250); one made from a model settles sooner and is quieter. With
+neither the prefetch stays at --prefetch. Ctrl-C lets the handler at work finish,
 acknowledges what is handled and closes the connection; a handler that raises ends the command,
 and its message goes back to the queue.
 
 {TLS}
 examples:
+  controlmq run --queue orders --goal 400 --handler shop.orders:handle
   controlmq run --queue orders --goal 400 --controller model.json --handler shop.orders:handle
   controlmq run --queue orders --goal 50 --controller pi.json --handler shop:handle --workers 8
   controlmq run --queue test --prefetch 20 --work 0.001 --samples 30 --json
@@ -38,7 +42,7 @@ def add_to(commands: Commands) -> None:
     add_handler(parser)
     parser.add_argument("--goal", type=number, help="messages/second to hold")
     parser.add_argument(
-        "--controller", metavar="LAW|FILE", help="p, pi, pid (with --model), or a file"
+        "--controller", metavar="LAW|FILE", help="p, pi (default), pid with --model, or a file"
     )
     parser.add_argument("--model", metavar="FILE", help="a model file, as 'identify' writes it")
     parser.add_argument("--prefetch", type=number, metavar="U", help="where to start")
@@ -60,8 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
-    if arguments.goal is not None and not arguments.controller:
-        raise InputError("a goal needs a controller; give --controller, a law or a file.")
     seen = 0
 
     def on_step(step: Step) -> bool:
@@ -87,16 +89,31 @@ def run(arguments: argparse.Namespace) -> int:
             handler_from(arguments),
             workers=arguments.workers,
             goal=arguments.goal,
-            controller=arguments.controller,
-            model=ArxModel.load(arguments.model) if arguments.model else None,
+            controller=controller_of(arguments),
+            model=arguments.model,
             interval=arguments.interval,
             prefetch=arguments.prefetch,
-            limits=Limits(*arguments.limits) if arguments.limits else None,
+            limits=limits_of(arguments),
             window=arguments.window,
             record=record,
             on_step=on_step,
         )
     return 0
+
+
+def controller_of(arguments: argparse.Namespace) -> ControllerSpec | None:
+    """What was asked for; for a goal alone, the law that needs no model."""
+    from controlmq.rabbitmq.consumer import MAX_HELD
+
+    if arguments.goal is None:
+        return None
+    limits = limits_of(arguments) or Limits(LOWEST_PREFETCH, MAX_HELD)
+    return arguments.controller or arguments.model or Unmodelled(limits)
+
+
+def limits_of(arguments: argparse.Namespace) -> Limits | None:
+    """The limits that the arguments give."""
+    return Limits(*arguments.limits) if arguments.limits else None
 
 
 def _line(step: Step, goal: float | None) -> str:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from controlmq.controllers import OpenLoop
-from controlmq.controllers.resolve import controller_from, model_of
 from controlmq.errors import InputError
 from controlmq.loop import Controller
 from controlmq.rabbitmq.acknowledgements import Acknowledgements, clock
@@ -70,8 +69,6 @@ class Adaptation:
             settings = replace(settings, goal=goal)
         if exclusive:
             settings = replace(settings, window="single")
-        if settings.model is None and settings.controller is not None:
-            settings = replace(settings, model=model_of(settings.controller))
         queue = queue or self.last_queue
         controller = self._controller()
         # A plan has no goal, and needs none.
@@ -108,7 +105,7 @@ class Adaptation:
         given = self.settings.controller
         if given is None:
             return None
-        controller = controller_from(given, model=self.settings.model, limits=self.settings.limits)
+        controller = self.settings.new_controller(given)
         if controller is given:
             # A controller remembers, so the second consumer gets a copy of its own.
             if self._given_controller:

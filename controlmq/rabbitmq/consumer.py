@@ -284,12 +284,11 @@ def _hold(sample: Sample, goal: float) -> float:
 def _start(
     settings: Settings, start: float | None, goal: float | None, limits: Limits | None
 ) -> float:
-    model = settings.model
     if settings.prefetch is not None:
         prefetch = settings.prefetch
     elif start:
         prefetch = start
-    elif model is not None and goal is not None:
+    elif goal is not None and (model := settings.known_model()) is not None:
         prefetch = model.prefetch_for(goal)
     elif settings.controller is None:
         raise InputError(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
-from controlmq.controllers.limits import Limits
-from controlmq.controllers.resolve import controller_from
 from controlmq.errors import ControlmqError
 from controlmq.loop import Controller
 
@@ -14,15 +13,16 @@ log = logging.getLogger("controlmq")
 
 
 class ModelFile:
-    """The file that a controller was read from, and whether it was written since.
+    """The file that a controller comes from, and whether it was written since.
 
-    A file that is gone or makes no controller is said once in the log, and the controller in
-    force goes on; so it does until the file changes again.
+    ``read`` makes the controller of what the file holds now. A file that is gone or makes no
+    controller is said once in the log, and the controller in force goes on; so it does until
+    the file changes again.
     """
 
-    def __init__(self, path: str | os.PathLike[str], limits: Limits | None) -> None:
+    def __init__(self, path: str | os.PathLike[str], read: Callable[[], Controller]) -> None:
         self.path = path
-        self.limits = limits
+        self._read = read
         self._seen = self._state()
 
     def changed(self) -> Controller | None:
@@ -32,7 +32,7 @@ class ModelFile:
             return None
         self._seen = state
         try:
-            controller = controller_from(self.path, limits=self.limits)
+            controller = self._read()
         except ControlmqError as error:
             log.error("%s; the controller in force goes on", str(error).rstrip("."))
             return None

@@ -9,12 +9,15 @@ from typing import Literal, get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
 from controlmq.controllers.limits import Limits
-from controlmq.controllers.resolve import ControllerSpec
+from controlmq.controllers.resolve import ControllerSpec, controller_from, model_of
 from controlmq.errors import InputError
-from controlmq.loop import Step, Transition
+from controlmq.loop import Controller, Step, Transition
 from controlmq.model import ArxModel
 from controlmq.rabbitmq.model_file import ModelFile
 from controlmq.tuning import KINDS
+
+ModelSpec = ArxModel | str | os.PathLike[str]
+"""What a model may be given as: itself, or its file."""
 
 WindowChoice = Literal["auto", "lanes", "single"]
 """``lanes``: the window grows by further consumers on the channel. ``single``: one consumer
@@ -28,7 +31,7 @@ class Settings:
 
     goal: float | Mapping[str, float] | None = None
     controller: ControllerSpec | None = None
-    model: ArxModel | None = None
+    model: ModelSpec | None = None
     interval: float = 1.0
     prefetch: float | None = None
     limits: Limits | None = None
@@ -59,15 +62,35 @@ class Settings:
             not_negative("max_held", self.max_held)
         above_zero("max_hold", self.max_hold)
 
+    def known_model(self) -> ArxModel | None:
+        """The model that was given, else the one that comes with the controller."""
+        if isinstance(self.model, str | os.PathLike):
+            return ArxModel.load(self.model)
+        if self.model is None and self.controller is not None:
+            return model_of(self.controller)
+        return self.model
+
+    def new_controller(self, spec: ControllerSpec) -> Controller:
+        """The controller that ``spec`` stands for, with the model and limits as they are now."""
+        return controller_from(spec, model=self.known_model(), limits=self.limits)
+
     def model_file(self) -> ModelFile | None:
-        """The file to follow, where the controller was given as one."""
+        """The file to follow: the controller's, else that of the model a law is computed from."""
         spec = self.controller
-        if isinstance(spec, str | os.PathLike) and str(spec).lower() not in KINDS:
-            return ModelFile(spec, self.limits)
-        return None
+        if not isinstance(spec, str | os.PathLike):
+            return None
+        path = _file_of(spec) or _file_of(self.model)
+        return ModelFile(path, lambda: self.new_controller(spec)) if path is not None else None
 
     def goal_for(self, queue: str) -> float | None:
         """The goal of consumers on ``queue``."""
         if isinstance(self.goal, Mapping):
             return self.goal.get(queue)
         return self.goal
+
+
+def _file_of(spec: ControllerSpec | ModelSpec | None) -> str | os.PathLike[str] | None:
+    """The file that a controller or a model was given as, if it was."""
+    if isinstance(spec, str | os.PathLike) and str(spec).lower() not in KINDS:
+        return spec
+    return None

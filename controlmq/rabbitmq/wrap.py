@@ -13,10 +13,9 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec
 from controlmq.errors import InputError
 from controlmq.loop import Step, Transition
-from controlmq.model import ArxModel
 from controlmq.rabbitmq.asynchronous import AdaptiveChannel
 from controlmq.rabbitmq.blocking import AdaptiveBlockingChannel
-from controlmq.rabbitmq.settings import Settings, WindowChoice
+from controlmq.rabbitmq.settings import ModelSpec, Settings, WindowChoice
 
 
 def wrap(
@@ -24,7 +23,7 @@ def wrap(
     goal: float | Mapping[str, float] | None = None,
     controller: ControllerSpec | None = None,
     *,
-    model: ArxModel | None = None,
+    model: ModelSpec | None = None,
     interval: float = 1.0,
     prefetch: float | None = None,
     limits: Limits | None = None,
@@ -41,9 +40,10 @@ def wrap(
     is the same object, and behaves as before.
 
     ``goal`` is the arrival rate to hold, in messages/second, or one for each queue by name;
-    ``controller`` is anything :func:`controlmq.controllers.resolve.controller_from` takes; a
-    file is read again whenever it changes. Without a controller the prefetch stays fixed, and
-    there must be no goal. The loop turns every ``interval`` seconds.
+    ``controller`` is anything :func:`controlmq.controllers.resolve.controller_from` takes;
+    ``model``, itself or its file, is what the gains of a law given by name come from. A file is
+    read again whenever it changes. Without a controller the prefetch stays fixed, and there must
+    be no goal. The loop turns every ``interval`` seconds.
 
     ``prefetch`` is where a consumer starts; without it, what ``basic_qos`` said, else what
     the model expects to meet the goal, else 1. ``limits`` bound it, by default the model's

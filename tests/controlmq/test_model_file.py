@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controlmq.controllers import PI, Limits
-from controlmq.controllers.resolve import controller_from, default_tuning
+from controlmq.controllers.resolve import default_tuning
 from controlmq.files import write_atomically
 from controlmq.model import ArxModel
 from controlmq.rabbitmq.consumer import Consumer
@@ -24,11 +24,11 @@ GOAL = 210.0
 class Running:
     """A consumer on a queue of the test's own, whose clock is turned by hand."""
 
-    def __init__(self, path: Path, **settings: Any) -> None:
+    def __init__(self, controller: Path | str, **settings: Any) -> None:
         self.now = 0.0
-        given = Settings(goal=GOAL, controller=path, **settings)
+        given = Settings(goal=GOAL, controller=controller, **settings)
         self.consumer = Consumer(
-            "mine", "orders", given, controller_from(path), 3.0, lambda: self.now
+            "mine", "orders", given, given.new_controller(controller), 3.0, lambda: self.now
         )
 
     def step(self, rate: float = GOAL) -> float:
@@ -64,6 +64,33 @@ def test_a_new_model_changes_the_gains_without_a_bump(path: Path) -> None:
     assert running.step(GOAL - 20) == pytest.approx(
         3.0 + 20 * (running.controller.gains.kp + running.controller.gains.ki)
     )
+
+
+@pytest.mark.parametrize("law", ["p", "pi", "pid"])
+def test_a_law_given_by_name_follows_the_file_of_its_model(path: Path, law: str) -> None:
+    running = Running(law, model=path)
+    before = running.controller
+    running.step()
+    assert running.controller is before
+    write_atomically(path, STEEPER.to_json())
+    assert running.step() == pytest.approx(3.0), "on its goal it stays where it is"
+    assert running.controller.kind == law
+    assert running.controller.gains == default_tuning(law, STEEPER).gains != before.gains
+    assert running.consumer.limits == Limits.of(STEEPER)
+
+
+def test_a_law_given_by_name_starts_where_the_file_of_its_model_says(path: Path) -> None:
+    given = Settings(goal=GOAL, controller="pi", model=path)
+    consumer = Consumer("mine", "orders", given, given.new_controller("pi"), None, lambda: 0.0)
+    assert consumer.prefetch == MODEL.prefetch_for(GOAL)
+
+
+def test_a_model_that_was_given_as_itself_is_followed_nowhere(path: Path) -> None:
+    running = Running("pi", model=MODEL)
+    before = running.controller
+    write_atomically(path, STEEPER.to_json())
+    running.step()
+    assert running.controller is before
 
 
 def test_the_limits_of_the_user_stay(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import statistics
 from collections.abc import Callable
 
 import pytest
@@ -15,12 +16,16 @@ WORK = 0.001
 
 
 def samples(
-    slots: int, arrive: Callable[[float], float], count: int = 12, interval: float = 1.0
+    slots: int,
+    arrive: Callable[[float], float],
+    count: int = 12,
+    interval: float = 1.0,
+    waits: list[float] | None = None,
 ) -> list[Sample]:
     """Samples of a consumer with so many slots.
 
     A slot released at ``t`` gets its message at ``arrive(t + TURNAROUND)``, or after the message
-    before it.
+    before it. ``waits`` collects how long each message waited for the handler.
     """
     sensors = Sensors(0.0, interval)
     sensors.released(slots, 0.0)
@@ -33,7 +38,10 @@ def samples(
             now = max(now, end)
             taken.append(sensors.close(now, float(slots)))
             continue
-        now = max(now, heapq.heappop(due))
+        arrival = heapq.heappop(due)
+        now = max(now, arrival)
+        if waits is not None:
+            waits.append(now - arrival)
         sensors.delivered(now, sum(other <= now for other in due))
         now += WORK
         sensors.settled(now)
@@ -93,6 +101,28 @@ def test_a_queue_that_gives_less_than_the_window_takes_is_starved(gap: float) ->
 def test_a_program_that_looks_at_its_connection_now_and_then_is_not_starved() -> None:
     taken = samples(6, lambda due: -(-due // 0.06) * 0.06)
     assert all(sample.window_limited for sample in taken)
+
+
+@pytest.mark.parametrize("slots", [6, 20, 40])
+def test_times_that_come_from_counts_are_those_of_the_messages(slots: int) -> None:
+    waits: list[float] = []
+    taken = samples(slots, lambda due: due, waits=waits)[2:]
+    waited = statistics.fmean(waits[len(waits) // 2 :])
+    for sample in taken:
+        assert sample.handler_time == pytest.approx(WORK, rel=0.01)
+        # Whether the next one came before or after this was taken is a matter of rounding.
+        assert sample.buffer_time == pytest.approx(waited, abs=1.1 * WORK)
+        # All slots are either under way, which takes a turnaround, or here.
+        here = slots - sample.rate * TURNAROUND
+        assert sample.in_flight == pytest.approx(here, abs=1.1)
+
+
+def test_held_acks_are_counted_for_as_long_as_they_are_held() -> None:
+    sensors = Sensors(0.0, 1.0)
+    sensors.holding(4, 0.25)
+    sensors.holding(0, 0.75)
+    assert sensors.close(1.0, 1.0).held == pytest.approx(2.0)
+    assert sensors.close(2.0, 1.0).held == 0.0
 
 
 def test_an_interval_that_was_drawn_out_leaves_a_gap_in_the_numbers() -> None:

@@ -201,7 +201,7 @@ class WindowMachine(RuleBasedStateMachine):
         assert self.seen == sorted(set(self.seen))
 
 
-WindowMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+WindowMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=60)
 TestWindow = WindowMachine.TestCase
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +17,17 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 from controlmq.rabbitmq import unwrap, wrap
 from tests.live.handled import Handled, assert_empty
-from tests.live.test_idioms import LANES
+from tests.live.plain_consumer import PLAIN_CONSUMER
+from tests.live.restless import LANES
 from tests.testbed import Broker
 from tests.testbed.publishing import DeclareQueue, connected, fill
+from tests.testbed.wire import qos_calls
 
 Program = Callable[[Any, Callable[[], None]], None]
 """What a test does with an open channel, and what it calls when it is done."""
 
-DEADLINE = 30.0
+DEADLINE = 90.0
+"""Seconds for what takes one or two."""
 
 
 def run_select(parameters: Any, program: Program) -> Any:
@@ -257,6 +263,259 @@ def test_fetching_publishing_confirming_and_refusing(
     assert sorted(numbers) == list(range(101))
     assert_empty(broker, source)
     broker.management.wait_for_queue(results, lambda view: view.messages_ready == 100, "all are in")
+
+
+def test_transactions(broker: Broker, queue: DeclareQueue, run: Any) -> None:
+    source, results = queue("classic"), queue("classic")
+    fill(broker.parameters, source, 60)
+    handled = Handled()
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+        waiting: deque[tuple[int, bytes]] = deque()
+        at_work = False
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.note(method, properties, body)
+            waiting.append((method.delivery_tag, body))
+            if not at_work:
+                work()
+
+        def work(_frame: Any = None) -> None:
+            """One message, one transaction, after the answer to the one before."""
+            nonlocal at_work
+            at_work = bool(waiting)
+            if waiting:
+                answer_for(*waiting[0])
+                if int(waiting[0][1]) % 10 == 5:
+                    channel.tx_rollback(callback=once_more)
+                else:
+                    commit()
+
+        def once_more(_frame: Any) -> None:
+            answer_for(*waiting[0])
+            commit()
+
+        def answer_for(tag: int, body: bytes) -> None:
+            channel.basic_publish("", results, body)
+            channel.basic_ack(tag)
+
+        def commit() -> None:
+            waiting.popleft()
+            ended = len(handled.numbers) == 60 and not waiting
+            channel.tx_commit(callback=(lambda _frame: done()) if ended else work)
+
+        channel.tx_select(callback=lambda _frame: channel.basic_consume(source, on_message))
+
+    run(broker.parameters, program)
+    handled.assert_each_once_in_order(60)
+    assert_empty(broker, source)
+    with connected(broker.parameters) as connection:
+        channel = connection.channel()
+        committed = [int(channel.basic_get(results, auto_ack=True)[2]) for _ in range(60)]
+        assert channel.basic_get(results)[0] is None
+    assert committed == list(range(60))
+
+
+def test_consumers_on_one_channel_have_goals_of_their_own(
+    broker: Broker, queue: DeclareQueue, run: Any
+) -> None:
+    names = [queue("classic"), queue("quorum")]
+    handled = {name: Handled() for name in names}
+    goals: list[float] = []
+    for name in names:
+        fill(broker.parameters, name, 200)
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES | {"goal": {names[0]: 50}})
+
+        def consume(name: str, **goal: float) -> None:
+            def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+                handled[name].note(method, properties, body)
+                channel.basic_ack(method.delivery_tag)
+                if all(len(each.numbers) == 200 for each in handled.values()):
+                    done()
+
+            tag = channel.basic_consume(name, on_message, **goal)
+            goals.append(channel.adaptive_consumers[tag].goal)
+
+        consume(names[0])
+        consume(names[1], goal=70)
+
+    run(broker.parameters, program)
+    assert goals == [50, 70]
+    for each in handled.values():
+        each.assert_each_once_in_order(200)
+
+
+@pytest.mark.parametrize("closing", ["channel", "connection"])
+def test_closing_from_the_callback_sends_what_was_held(
+    broker: Broker, queue_name: str, run: Any, closing: str
+) -> None:
+    fill(broker.parameters, queue_name, 5)
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=0.01)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            channel.basic_ack(method.delivery_tag)
+            if closing == "channel":
+                channel.add_on_close_callback(lambda _channel, _reason: done())
+                channel.close()
+            else:
+                done()
+
+        channel.basic_consume(queue_name, on_message)
+
+    run(broker.parameters, program)
+    with connected(broker.parameters) as again:
+        declared = again.channel().queue_declare(queue_name, passive=True)
+        assert declared.method.message_count == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "shape"),
+    [
+        ("single-active", {}, "single"),
+        ("classic", {"exclusive": True}, "single"),
+        ("stream", {"arguments": {"x-stream-offset": "first"}}, "single"),
+        ("auto-delete", {}, "lanes"),
+    ],
+)
+def test_queues_that_are_not_shared_or_not_for_long(
+    broker: Broker, queue: DeclareQueue, run: Any, kind: Any, how: dict[str, Any], shape: str
+) -> None:
+    name = queue(kind)
+    fill(broker.parameters, name, 1500)
+    numbers: list[int] = []
+    shapes: list[str] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            numbers.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+            if len(numbers) == 1500:
+                shapes.append(channel.adaptive_consumers["mine"].shape)
+                done()
+
+        channel.basic_consume(name, on_message, consumer_tag="mine", **how)
+
+    run(broker.parameters, program)
+    assert numbers == list(range(1500))
+    assert shapes == [shape]
+
+
+def test_a_standby_takes_over_a_single_active_queue(
+    broker: Broker, queue: DeclareQueue, run: Any
+) -> None:
+    name = queue("single-active")
+    active = subprocess.Popen(
+        [sys.executable, "-c", PLAIN_CONSUMER, broker.url, name], stdout=subprocess.PIPE, text=True
+    )
+    handled = Handled()
+    early: list[int] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            channel.basic_ack(method.delivery_tag)
+            if handled.note(method, properties, body) == 199:
+                done()
+
+        def on_consuming(_frame: Any) -> None:
+            assert active.stdout is not None
+            fill(broker.parameters, name, 100)
+            early.extend(int(active.stdout.readline()) for _ in range(100))
+            active.kill()
+            active.wait()
+            fill(broker.parameters, name, 100, first=100)
+
+        channel.basic_consume(name, on_message, callback=on_consuming)
+
+    try:
+        assert active.stdout is not None
+        assert active.stdout.readline() == "consuming\n"
+        run(broker.parameters, program)
+    finally:
+        active.kill()
+        active.wait()
+    assert early == list(range(100))
+    # The last acks of a killed process may be lost, and their messages come again.
+    assert handled.numbers[-100:] == list(range(100, 200))
+    assert len(handled.numbers) <= 105
+    assert_empty(broker, name)
+
+
+def test_a_plain_competing_consumer_gets_its_share(
+    broker: Broker, queue_name: str, run: Any
+) -> None:
+    ours, theirs = Handled(), Handled()
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def noted(handled: Handled) -> Any:
+            def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+                handled.note(method, properties, body)
+                channel.basic_ack(method.delivery_tag)
+                if len(ours.numbers) + len(theirs.numbers) == 600:
+                    done()
+
+            return on_message
+
+        def on_second_channel(plain: Any) -> None:
+            plain.basic_qos(prefetch_count=5)
+            plain.basic_consume(
+                queue_name,
+                noted(theirs),
+                # Both have slots before there is a message.
+                callback=lambda _frame: fill(broker.parameters, queue_name, 600),
+            )
+
+        channel.basic_consume(
+            queue_name,
+            noted(ours),
+            callback=lambda _frame: channel.connection.channel(on_open_callback=on_second_channel),
+        )
+
+    run(broker.parameters, program)
+    assert sorted(ours.numbers + theirs.numbers) == list(range(600))
+    assert ours.redelivered == theirs.redelivered == []
+    assert ours.numbers
+    assert theirs.numbers
+
+
+def test_the_limit_is_never_set_for_all_consumers_at_once(
+    broker: Broker, queue_name: str, run: Any
+) -> None:
+    fill(broker.parameters, queue_name, 300)
+    handled = Handled()
+    granted: list[int] = []
+    with broker.proxied(record=True) as proxy:
+
+        def program(channel: Any, done: Callable[[], None]) -> None:
+            def on_step(_step: Any) -> None:
+                (consumer,) = channel.adaptive_consumers.values()
+                granted.append(consumer.window.granted)
+                if len(granted) >= 12 and max(granted) > 2 and len(handled.numbers) == 300:
+                    done()
+
+            wrap(channel, **LANES, on_step=on_step)
+
+            def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+                handled.note(method, properties, body)
+                channel.basic_ack(method.delivery_tag)
+
+            channel.basic_consume(queue_name, on_message)
+
+        run(proxy.parameters, program)
+        calls = qos_calls(proxy.recorded()[0])
+    handled.assert_each_once_in_order(300)
+    assert len(calls) > 1
+    assert not any(call.all_consumers for call in calls)
 
 
 def test_a_server_named_queue_gets_lanes(broker: Broker, run: Any) -> None:

@@ -16,7 +16,7 @@ from controlmq.rabbitmq.acknowledgements import clock
 from tests.live.handled import Handled, assert_empty
 from tests.live.restless import LANES, changing
 from tests.testbed import Broker, wait_until
-from tests.testbed.publishing import DeclareQueue, connected, fill
+from tests.testbed.publishing import DeclareQueue, connected, fill, process_until
 
 
 def handle_all(channel: Any, queue: str, count: int) -> Handled:
@@ -58,27 +58,27 @@ def test_a_with_block_closes_the_channel_and_sends_what_was_held(
 
         tag = channel.basic_consume(queue_name, on_message)
         consumer = channel.adaptive_consumers[tag]
-        wait_until(lambda: connection.process_data_events(0.01) or taken, "a message came")
+        process_until(connection, lambda: taken, "a message came")
         assert consumer.held == 1
     with connected(broker.parameters) as again:
         declared = again.channel().queue_declare(queue_name, passive=True)
         assert declared.method.message_count == 4
 
 
-def test_closing_the_connection_from_the_callback_sends_what_was_held(
-    broker: Broker, queue_name: str
+@pytest.mark.parametrize("closing", ["channel", "connection"])
+def test_closing_from_the_callback_sends_what_was_held(
+    broker: Broker, connection: Any, queue_name: str, closing: str
 ) -> None:
     fill(broker.parameters, queue_name, 5)
-    connection = pika.BlockingConnection(broker.parameters)
     channel = wrap(connection.channel(), prefetch=0.01)
 
     def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
         channel.basic_ack(method.delivery_tag)
-        connection.close()
+        (channel if closing == "channel" else connection).close()
 
     channel.basic_consume(queue_name, on_message)
     channel.start_consuming()
-    assert connection.is_closed
+    assert channel.is_closed
     with connected(broker.parameters) as again:
         declared = again.channel().queue_declare(queue_name, passive=True)
         assert declared.method.message_count == 4
@@ -92,7 +92,10 @@ def test_the_consume_generator_with_inactivity_timeout(
     handled = Handled()
     for method, properties, body in channel.consume(queue_name, inactivity_timeout=0.2):
         if method is None:
-            break
+            # A busy broker may pause for so long, too.
+            if len(handled.numbers) == 300:
+                break
+            continue
         handled.note(method, properties, body)
         channel.basic_ack(method.delivery_tag)
     handled.assert_each_once_in_order(300)
@@ -113,6 +116,10 @@ def test_messages_not_taken_from_the_generator_are_requeued(
     channel.cancel()
     assert int(body) == 0
     plain = connection.channel()
+    wait_until(
+        lambda: plain.queue_declare(queue_name, passive=True).method.message_count == 9,
+        "all are back in their queue",
+    )
     assert [int(plain.basic_get(queue_name)[2]) for _ in range(9)] == list(range(1, 10))
 
 
@@ -199,7 +206,7 @@ def test_refusing_many_at_once_leaves_what_was_acknowledged_alone(
     channel = wrap(connection.channel(), prefetch=8)
     tags: list[int] = []
     channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
-    wait_until(lambda: connection.process_data_events(0.01) or len(tags) == 8, "all came")
+    process_until(connection, lambda: len(tags) == 8, "all came")
     next(iter(channel.adaptive_consumers.values())).prefetch = 1
     for tag in tags[:4]:
         channel.basic_ack(tag)
@@ -297,7 +304,7 @@ def test_the_clock_is_looked_at_on_every_ack(
     channel = wrap(connection.channel(), prefetch=5, interval=0.2, on_step=steps.append)
     tags: list[int] = []
     tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
-    wait_until(lambda: connection.process_data_events(0.01) or len(tags) == 5, "all came")
+    process_until(connection, lambda: len(tags) == 5, "all came")
     consumer = channel.adaptive_consumers[tag]
     for answer in (channel.basic_ack, channel.basic_nack, channel.basic_reject):
         told = len(steps)
@@ -309,21 +316,23 @@ def test_the_clock_is_looked_at_on_every_ack(
 def test_nothing_is_held_through_long_work_in_a_consume_loop(
     broker: Broker, connection: Any, queue_name: str
 ) -> None:
-    fill(broker.parameters, queue_name, 40)
+    fill(broker.parameters, queue_name, 2000)
     channel = wrap(connection.channel(), prefetch=8, max_hold=0.5)
-    held: list[int] = []
+    held_afterwards: list[int] = []
+    worked_long = False
     for method, _, _ in channel.consume(queue_name):
         (consumer,) = channel.adaptive_consumers.values()
-        held.append(consumer.held)
         consumer.prefetch = 1
-        if len(held) == 20:
+        if worked_long:
+            held_afterwards.append(consumer.held)
+        elif consumer.held > 0:
             until = clock() + 0.1
             wait_until(lambda until=until: clock() > until, "long work is done")
+            worked_long = True
         channel.basic_ack(method.delivery_tag)
-        if len(held) == 30:
+        if len(held_afterwards) == 10:
             break
-    assert max(held[:20]) > 0
-    assert held[20:] == [0] * 10
+    assert held_afterwards == [0] * 10
     channel.cancel()
 
 
@@ -371,13 +380,39 @@ def test_a_transaction_may_acknowledge_a_message_twice_over(
         channel.tx_select()
         tags: list[int] = []
         channel.basic_consume(name, lambda ch, method, _, __: tags.append(method.delivery_tag))
-        wait_until(
-            lambda: connection.process_data_events(0.02) or len(tags) == 4, "four messages came"
-        )
+        process_until(connection, lambda: len(tags) == 4, "four messages came")
         channel.basic_ack(tags[0])
         channel.basic_ack(tags[3], multiple=True)
         channel.tx_commit()
         assert channel.adaptive_consumers[channel.consumer_tags[0]].in_flight == 0
+
+
+def test_a_transaction_begins_with_nothing_held(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 5)
+    channel = wrap(connection.channel(), prefetch=0.01)
+    taken: list[bytes] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if not taken:
+            channel.basic_ack(method.delivery_tag)
+        taken.append(body)
+
+    tag = channel.basic_consume(queue_name, on_message)
+    consumer = channel.adaptive_consumers[tag]
+    process_until(connection, lambda: taken, "a message came")
+    assert consumer.held == 1
+    channel.tx_select()
+    assert consumer.held == 0
+    # The ack was not part of the transaction, which ends without a commit.
+    connection.close()
+    with connected(broker.parameters) as again:
+        channel = again.channel()
+        wait_until(
+            lambda: channel.queue_declare(queue_name, passive=True).method.message_count == 4,
+            "all but the first are in the queue",
+        )
 
 
 def test_no_controller_leaves_its_limits(broker: Broker, queue: DeclareQueue) -> None:
@@ -400,7 +435,13 @@ def test_no_controller_leaves_its_limits(broker: Broker, queue: DeclareQueue) ->
 
         tag = channel.basic_consume(name, on_message)
         consumer = channel.adaptive_consumers[tag]
-        wait_until(lambda: connection.process_data_events(0.02) or seen == 300, "all were handled")
+        process_until(
+            connection,
+            lambda: seen == 300 and consumer.prefetch == 10,
+            "all were handled, and the limit is reached",
+        )
+        assert consumer.window.granted <= 10
+        process_until(connection, lambda: consumer.last.sample.prefetch == 10, "a step later")
         assert consumer.prefetch == 10
         assert consumer.window.granted <= 10
 
@@ -417,9 +458,12 @@ def test_the_generator_notices_a_dry_queue(broker: Broker, queue: DeclareQueue) 
             interval=0.2,
             on_step=steps.append,
         )
+        taken = last = 0
         for method, _, _ in channel.consume(name, inactivity_timeout=0.05):
             if method is not None:
                 channel.basic_ack(method.delivery_tag)
-            if len(steps) > 2 and all(step.sample.arrivals == 0 for step in steps[-6:]):
+                taken += 1
+                last = len(steps)
+            if taken == 200 and len(steps) > last + 6:
                 break
     assert [step.sample.window_limited for step in steps[-5:]] == [False] * 5

@@ -14,21 +14,10 @@ from controlmq.controllers import Limits
 from controlmq.rabbitmq import wrap
 from controlmq.rabbitmq.consumer import MAX_HELD
 from tests.live.handled import Handled, assert_empty
-from tests.live.test_idioms import LANES, changing
-from tests.testbed import Broker, wait_until
-from tests.testbed.publishing import DeclareQueue, connected, fill
-
-PLAIN_CONSUMER = """
-import sys, pika
-channel = pika.BlockingConnection(pika.URLParameters(sys.argv[1])).channel()
-channel.basic_qos(prefetch_count=5)
-def on_message(channel, method, properties, body):
-    print(int(body), flush=True)
-    channel.basic_ack(method.delivery_tag)
-channel.basic_consume(sys.argv[2], on_message)
-print("consuming", flush=True)
-channel.start_consuming()
-"""
+from tests.live.plain_consumer import PLAIN_CONSUMER
+from tests.live.restless import LANES, changing
+from tests.testbed import Broker
+from tests.testbed.publishing import DeclareQueue, connected, fill, process_until
 
 
 def handle_all(
@@ -57,12 +46,12 @@ def test_a_single_active_queue_is_found_out(
     broker: Broker, queue: DeclareQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = queue("single-active")
-    fill(broker.parameters, name, 600)
+    fill(broker.parameters, name, 1500)
     with caplog.at_level(logging.WARNING, logger="controlmq"):
         handled, consumer = handle_all(
-            broker, name, 600, goal=100, controller=changing(9), interval=0.02, prefetch=4
+            broker, name, 1500, goal=100, controller=changing(9), interval=0.02, prefetch=4
         )
-    handled.assert_each_once_in_order(600)
+    handled.assert_each_once_in_order(1500)
     assert consumer.shape == "single"
     assert [record.message for record in caplog.records if "one consumer" in record.message]
     assert_empty(broker, name)
@@ -156,9 +145,10 @@ def test_a_standby_takes_over_a_single_active_queue(broker: Broker, queue: Decla
             active.kill()
             active.wait()
             fill(broker.parameters, name, 100, first=100)
-            wait_until(
+            process_until(
                 # The last ack of a killed process may be lost, and its message come again.
-                lambda: connection.process_data_events(0.05) or handled.numbers[-1:] == [199],
+                connection,
+                lambda: handled.numbers[-1:] == [199],
                 "the standby handled what was left",
             )
             assert handled.numbers[-100:] == list(range(100, 200))
@@ -184,11 +174,9 @@ def test_a_plain_competing_consumer_gets_its_share(broker: Broker, queue_name: s
         channel.basic_consume(queue_name, noted(ours))
         plain.basic_consume(queue_name, noted(theirs))
         fill(broker.parameters, queue_name, 1000)
-        wait_until(
-            lambda: (
-                connection.process_data_events(0.05)
-                or len(ours.numbers) + len(theirs.numbers) == 1000
-            ),
+        process_until(
+            connection,
+            lambda: len(ours.numbers) + len(theirs.numbers) == 1000,
             "both handled all",
         )
     assert sorted(ours.numbers + theirs.numbers) == list(range(1000))
@@ -215,9 +203,9 @@ def test_a_deleted_queue_is_told_once(broker: Broker, queue: DeclareQueue, kind:
         channel.basic_consume(
             name, lambda _, method, *__: came.append(method.delivery_tag), consumer_tag="mine"
         )
-        wait_until(lambda: connection.process_data_events(0.01) or came, "messages came")
+        process_until(connection, lambda: came, "messages came")
         channel.adaptive_consumers["mine"].prefetch = 6
-        wait_until(lambda: connection.process_data_events(0.01) or len(came) == 6, "six came")
+        process_until(connection, lambda: len(came) == 6, "six came")
         broker.management.delete_queue(name)
         channel.start_consuming()
         assert told == [("old", "mine"), ("new", "mine")]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
-import statistics
 import struct
 import threading
 import time
@@ -19,6 +19,7 @@ import pytest
 from tests.testbed import Broker, BrokerError, Proxy, start_broker, wait_until
 from tests.testbed.broker import AMQP_URL, QUORUM_QUEUE_KEPT
 from tests.testbed.proxy import ROUND_TRIP
+from tests.testbed.proxy_process import EARLY
 from tests.testbed.publishing import (
     DeclareQueue,
     Publisher,
@@ -37,8 +38,8 @@ def take(parameters: Any, queue: str, count: int) -> list[int]:
     with connected(parameters) as connection:
         channel = connection.channel()
         channel.basic_qos(prefetch_count=200)
-        for method, _, body in channel.consume(queue, inactivity_timeout=30):
-            assert method is not None, f"{len(numbers)} of {count} messages, then none for 30 s"
+        for method, _, body in channel.consume(queue, inactivity_timeout=60):
+            assert method is not None, f"{len(numbers)} of {count} messages, then none for 60 s"
             numbers.append(int(body))
             channel.basic_ack(method.delivery_tag)
             if len(numbers) == count:
@@ -47,17 +48,14 @@ def take(parameters: Any, queue: str, count: int) -> list[int]:
     return numbers
 
 
-def round_trip(parameters: Any, pause: float = 0.0) -> float:
-    """Median seconds of a method and its answer, with ``pause`` seconds before each."""
-    times = []
+def round_trips(parameters: Any) -> Iterator[float]:
+    """Seconds of a method and its answer, again and again."""
     with connected(parameters) as connection:
         channel = connection.channel()
-        for _ in range(60):
-            time.sleep(pause)
+        while True:
             start = time.perf_counter()
             channel.basic_qos(prefetch_count=1)
-            times.append(time.perf_counter() - start)
-    return statistics.median(times)
+            yield time.perf_counter() - start
 
 
 # The broker
@@ -81,7 +79,7 @@ def test_two_brokers_run_at_once_share_nothing_and_stop_alone(
     with connected(broker.parameters) as untouched:
         disposable_broker.stop()
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED"):
-            told.process_data_events(time_limit=10)
+            told.process_data_events(time_limit=60)
         untouched.process_data_events(time_limit=0)
         assert untouched.is_open
 
@@ -96,7 +94,7 @@ def test_a_killed_broker_restarted_keeps_persistent_messages(disposable_broker: 
     time.sleep(QUORUM_QUEUE_KEPT)
     disposable_broker.kill()
     with pytest.raises(pika.exceptions.AMQPConnectionError):
-        connection.process_data_events(time_limit=10)
+        connection.process_data_events(time_limit=60)
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         pika.BlockingConnection(disposable_broker.parameters)
 
@@ -159,7 +157,7 @@ def test_the_broker_closes_a_connection_when_management_says_so(
         )
         broker.management.close_connection(name, reason="enough")
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="enough"):
-            connection.process_data_events(time_limit=10)
+            connection.process_data_events(time_limit=60)
 
 
 def test_a_deleted_queue_cancels_its_consumer(broker: Broker, queue_name: str) -> None:
@@ -222,23 +220,26 @@ def test_a_publisher_bursts_pauses_and_tells_how_many(broker: Broker, queue_name
 # The network
 
 
-def test_the_proxy_adds_its_round_trip(broker: Broker, proxy: Proxy) -> None:
+def test_the_proxy_adds_its_round_trip(proxy: Proxy) -> None:
     # The lower bound is the claim: nothing arrives early. A busy machine may add any time, so
-    # the upper bound only says that the delay is counted once per direction.
-    direct = round_trip(broker.parameters, pause=ROUND_TRIP)
-    proxied = round_trip(proxy.parameters)
-    print(f"round trip: {direct * 1e3:.2f} ms direct, {proxied * 1e3:.2f} ms through the proxy")
-    assert proxied >= ROUND_TRIP
-    assert proxied - direct < 2 * ROUND_TRIP
+    # all that can be said upwards is that the delay is counted once per direction in the best of
+    # very many.
+    best = math.inf
+    for taken, seconds in enumerate(round_trips(proxy.parameters)):
+        assert seconds >= ROUND_TRIP - 2 * EARLY
+        best = min(best, seconds)
+        if taken >= 60 and best < 2 * ROUND_TRIP:
+            break
+        assert taken < 3000
 
 
 def test_delay_does_not_limit_throughput(broker: Broker, queue_name: str) -> None:
-    # Without pipelining, 200 ms per chunk of at most 64 KiB would take at least 10 s.
+    # Without pipelining, 200 ms per chunk of at most 64 KiB would take at least 40 s.
     with broker.proxied(delay=0.2) as proxy:
         start = time.monotonic()
-        fill(proxy.parameters, queue_name, 200, size=16_384)
-        assert time.monotonic() - start < 8
-    assert take(broker.parameters, queue_name, 200) == list(range(200))
+        fill(proxy.parameters, queue_name, 800, size=16_384)
+        assert time.monotonic() - start < 40
+    assert take(broker.parameters, queue_name, 800) == list(range(800))
 
 
 def test_a_changed_delay_holds_for_open_connections(proxy: Proxy) -> None:
@@ -247,7 +248,7 @@ def test_a_changed_delay_holds_for_open_connections(proxy: Proxy) -> None:
         proxy.set_delay(0.1)
         start = time.monotonic()
         channel.basic_qos(prefetch_count=1)
-        assert time.monotonic() - start >= 0.2
+        assert time.monotonic() - start >= 0.2 - 2 * EARLY
 
 
 def test_cut_resets_open_connections_and_accepts_new_ones(proxy: Proxy) -> None:
@@ -256,7 +257,7 @@ def test_cut_resets_open_connections_and_accepts_new_ones(proxy: Proxy) -> None:
     proxy.cut()
     assert proxy.connections() == 0
     with pytest.raises(pika.exceptions.AMQPConnectionError):
-        connection.process_data_events(time_limit=10)
+        connection.process_data_events(time_limit=60)
     with connected(proxy.parameters) as again:
         assert again.is_open
 
@@ -299,14 +300,17 @@ def test_a_throttled_proxy_passes_what_was_allowed_and_no_more() -> None:
             proxy.throttle(None)
             client.sendall(b"x" * 5_000_000)
             wait_until(lambda: len(received) == 5_050_000, "all has arrived")
-            assert time.monotonic() - start < 20
+            # At the old rate it would have taken 50 s.
+            assert time.monotonic() - start < 50
 
 
 def test_a_target_that_refuses_resets_the_client() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed_soon:
-        address = closed_soon.getsockname()
-    with Proxy(address) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
-        client.settimeout(10)
+    # A port that no kernel gives away, and where nobody listens.
+    with (
+        Proxy(("127.0.0.1", 1)) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port)) as client,
+    ):
+        client.settimeout(60)
         with pytest.raises(ConnectionResetError):
             client.recv(1)
 

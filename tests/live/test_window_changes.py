@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import threading
@@ -17,8 +18,16 @@ import pytest
 from controlmq.loop import Sample
 from controlmq.rabbitmq import Consumer, wrap
 from tests.live.handled import Handled, assert_empty
+from tests.live.restless import LANES
 from tests.testbed import Broker
-from tests.testbed.publishing import DeclareQueue, Publisher, QueueKind, connected, fill
+from tests.testbed.publishing import (
+    DeclareQueue,
+    Publisher,
+    QueueKind,
+    connected,
+    fill,
+    process_until,
+)
 from tests.testbed.wire import qos_calls
 
 CHANGES = 1000
@@ -48,7 +57,8 @@ class RandomWindow:
         self.check()
         self.granted = window.granted
         self.changes += 1
-        return self.draw.choice([0.4, 1, MOST, self.draw.uniform(0.2, MOST)])
+        targets = [0.4, 1, MOST, self.draw.uniform(0.2, MOST)]
+        return self.draw.choice([target for target in targets if target != window.target])
 
     def check(self) -> None:
         """Granted and in flight are within the target, or what was granted when it dropped."""
@@ -140,9 +150,11 @@ def watched(broker: Broker, queue: str) -> Iterator[list[int]]:
 
     def watch() -> None:
         while not stop.wait(0.2):
-            view = broker.management.queue(queue)
-            if view is not None:
-                seen.append(view.messages_unacknowledged)
+            # A busy machine may fail to answer once in a while.
+            with contextlib.suppress(OSError):
+                view = broker.management.queue(queue)
+                if view is not None:
+                    seen.append(view.messages_unacknowledged)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -190,31 +202,37 @@ def test_a_thousand_changes_lose_requeue_and_overdeliver_nothing(
     assert_empty(broker, name)
     assert controller.violations == []
     assert in_flight <= MOST
+    assert unacked
     assert max(unacked) <= MOST
     assert controller.changes >= CHANGES
 
 
-def test_the_limit_is_never_set_for_all_consumers_at_once(broker: Broker, queue_name: str) -> None:
-    fill(broker.parameters, queue_name, 400)
-    targets = [1, 12, 3.5, 20, 0.7, 9]
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_the_limit_is_never_set_for_all_consumers_at_once(
+    broker: Broker, queue: DeclareQueue, kind: QueueKind
+) -> None:
+    name = queue(kind)
+    fill(broker.parameters, name, 400)
+    granted: list[int] = []
     with broker.proxied(record=True) as proxy, connected(proxy.parameters) as connection:
         handled = Handled()
         channel = wrap(
             connection.channel(),
-            goal=100,
-            controller=lambda sample, goal: targets[sample.number % len(targets)],
-            interval=0.05,
-            prefetch=2,
+            **LANES,
+            on_step=lambda _step: granted.append(consumer.window.granted),
         )
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             handled.note(method, properties, body)
             channel.basic_ack(method.delivery_tag)
-            if len(handled.numbers) == 400:
-                channel.stop_consuming()
 
-        channel.basic_consume(queue_name, on_message)
-        channel.start_consuming()
+        tag = channel.basic_consume(name, on_message)
+        consumer = channel.adaptive_consumers[tag]
+        process_until(
+            connection,
+            lambda: len(handled.numbers) == 400 and len(granted) >= 12 and max(granted) > 2,
+            "all are handled, and the window has changed",
+        )
         connection.close()
         calls = qos_calls(proxy.recorded()[0])
     handled.assert_each_once_in_order(400)

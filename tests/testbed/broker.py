@@ -21,8 +21,8 @@ from tests.testbed.proxy import Proxy
 AMQP_URL = "CONTROLMQ_TEST_AMQP_URL"
 MANAGEMENT_URL = "CONTROLMQ_TEST_MANAGEMENT_URL"
 
-QUORUM_QUEUE_KEPT = 2.0
-"""Seconds after which a new quorum queue survives a kill.
+QUORUM_QUEUE_KEPT = 5.0
+"""Seconds after which a new quorum queue survives a kill, on a busy machine too.
 
 Measured on RabbitMQ 3.10.8, one node: killed right after its first messages were confirmed, a
 new quorum queue came back without a leader in 4 of 4 tries and answered a consume after a minute
@@ -114,7 +114,7 @@ def _choose(disposable: bool) -> Broker:
     url = os.environ.get(AMQP_URL)
     if url and not disposable:
         broker = Broker(url, os.environ.get(MANAGEMENT_URL) or _usual_management_url(url))
-        wait_until_open(broker.parameters, deadline=10)
+        wait_until_open(broker.parameters, deadline=60)
         return broker
     if docker_answers():
         return ContainerBroker()
@@ -146,10 +146,10 @@ def wait_until_open(parameters: Any, deadline: float) -> None:
 
 def opens(parameters: Any) -> bool:
     """Whether an AMQP connection can be opened now."""
-    parameters.socket_timeout = parameters.stack_timeout = 5
+    parameters.socket_timeout = parameters.stack_timeout = 20
     # A plain connect first: pika logs a page of errors for a port that is closed.
     with contextlib.suppress(pika.exceptions.AMQPError, OSError):
-        socket.create_connection((parameters.host, parameters.port), timeout=5).close()
+        socket.create_connection((parameters.host, parameters.port), timeout=20).close()
         pika.BlockingConnection(parameters).close()
         return True
     return False

@@ -19,6 +19,8 @@ from typing import Any, Literal
 import pika
 import pika.exceptions
 
+from tests.testbed.management import DEADLINE, wait_until
+
 PROGRAM = Path(__file__).with_name("publisher_process.py")
 
 QueueKind = Literal["classic", "quorum", "single-active", "auto-delete", "stream"]
@@ -78,6 +80,15 @@ def connected(parameters: Any) -> Iterator[Any]:
     finally:
         with contextlib.suppress(pika.exceptions.AMQPError):
             connection.close()
+
+
+def process_until(
+    connection: Any, condition: Callable[[], object], what: str, deadline: float = DEADLINE
+) -> None:
+    """Have a ``BlockingConnection`` process its events until ``condition`` is true."""
+    wait_until(
+        lambda: connection.process_data_events(0.02) or condition(), what, deadline, pause=0.0
+    )
 
 
 def fill(parameters: Any, queue: str, count: int, first: int = 0, size: int = 0) -> None:
@@ -196,7 +207,7 @@ class Publisher:
         """Stop and return how many messages were published, all of them taken by the broker."""
         if self._published is None:
             # Closing its standard input asks the process to end.
-            output, _ = self._process.communicate(timeout=60)
+            output, _ = self._process.communicate(timeout=120)
             if self._process.returncode != 0:
                 raise RuntimeError("the publisher process failed; see its output.")
             self._published = int(output)

@@ -1,0 +1,37 @@
+"""Integral control without a model: the consumer's own rate tells the gain."""
+
+from __future__ import annotations
+
+from controlmq.controllers.freeze import frozen
+from controlmq.controllers.limits import Limits
+from controlmq.loop import Sample
+
+SHARE = 0.5
+"""Share of the error that one sample takes away. Twice as much would be too much for a consumer
+whose rate follows a sample late."""
+
+LARGEST_STEP = 2.0
+"""Times by which the prefetch grows or shrinks at most: the first samples tell little."""
+
+
+class Unmodelled:
+    """``u(k) = u(k-1) + 0.5 [u(k-1) / y(k)] e(k)`` with ``e = goal - y``: needs no model.
+
+    ``y / u`` is the slope of the line from the origin to where the consumer is. Below its knee
+    that is about what one more message of prefetch adds, so every sample halves the error,
+    whatever the consumer. Beyond the knee the rate does not answer, and the prefetch moves on
+    to its limit. A law designed from a model settles sooner and is quieter.
+    """
+
+    kind = "unmodelled"
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+
+    def __call__(self, sample: Sample, goal: float) -> float:
+        """The prefetch for the next interval."""
+        if frozen(sample, goal) or not sample.arrivals:
+            return self.limits.clamp(sample.prefetch)
+        factor = 1 + SHARE * (goal / sample.rate - 1)
+        factor = min(max(factor, 1 / LARGEST_STEP), LARGEST_STEP)
+        return self.limits.clamp(sample.prefetch * factor)
