@@ -20,6 +20,9 @@ SCHEMA = re.compile(
     r"PARQUET_COLUMN_DATA_TYPE_MISMATCH|SchemaColumnConvertNotSupported"
     r"|CSV header does not conform|CANNOT_MERGE_SCHEMAS|_LEGACY_ERROR_TEMP_2075"
 )
+NO_FILE_SYSTEM = re.compile(
+    r"No FileSystem for scheme|failed on connection exception|UnknownHostException"
+)
 GONE = re.compile(
     r"Connection refused|stopped SparkContext|All masters are unresponsive|UNAVAILABLE"
 )
@@ -31,7 +34,9 @@ def in_a_sentence(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, OSError) as error:
-        raise _sentence(str(error), path) or error from None
+        # The cause, a full disk say, may stand only in Java's part of the story.
+        said = f"{error}\n{getattr(error, '_stackTrace', '')}"
+        raise _sentence(said, path) or error from None
 
 
 def _sentence(said: str, path: str | os.PathLike[str]) -> ControlmqError | None:
@@ -47,6 +52,8 @@ def _sentence(said: str, path: str | os.PathLike[str]) -> ControlmqError | None:
         )
     if DAMAGED.search(said):
         return InputError(f"{path} holds a damaged Parquet file; record it again.")
+    if NO_FILE_SYSTEM.search(said):
+        return InputError(f"Spark knows no file system that answers at {path}; name another place.")
     if MISSING.search(said):
         return InputError(f"there is no trace at {path}; give a Parquet file or a folder of them.")
     if GONE.search(said):

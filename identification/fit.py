@@ -5,6 +5,7 @@ The arithmetic is done for all groups at once; only the verdicts are passed one 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -58,12 +59,13 @@ FEWEST_ROWS = 10
 R2_NEEDED = 0.8
 """Share of the variance a good model explains (Rosa & Cavalcanti 2022)."""
 
-CONDITION_ALLOWED = 10.0
+CONDITION_ALLOWED = 7.0
 """Scaled condition number up to which a and b can be told apart.
 
-Levels in random order stay below 3. A ramp reaches thousands; noise and several samples a
-level bring it down to about 20, where a is still off by 0.4. 10 is where Belsley, Kuh & Welsch,
-"Regression Diagnostics" (1980), see dependencies begin to matter.
+A new level at every sample, in random order, stays below 1.5; levels held for 20 samples each
+reach 6. A ramp reaches thousands; noise, several samples a level and a knee bring it down to
+about 8, where intervals may miss. Belsley, Kuh & Welsch, "Regression Diagnostics" (1980), see
+dependencies begin to matter between 5 and 10.
 """
 
 CONDITION_SOLVABLE = 1e6
@@ -144,8 +146,13 @@ class Curve:
 
 
 def label(key: tuple[Any, ...]) -> str:
-    """A group's name, from the values of its columns."""
-    return " ".join(str(value) for value in key)
+    """A group's name, from the values of its columns; no two groups have the same."""
+    if len(key) == 1:
+        return str(key[0])
+    words = (str(value) for value in key)
+    return " ".join(
+        word if word and not re.search(r"[\s'\"]", word) else repr(word) for word in words
+    )
 
 
 def curves_of(cells: Cells) -> list[Curve]:

@@ -5,30 +5,29 @@
     OUT/_ingested.json     the counts, written last: a folder without it is not complete
 
 Everything is written beside OUT under a hidden name and renamed when it is complete, so that a
-run that fails or is stopped leaves OUT as it was, and running again gives the same.
+run that fails or is stopped leaves OUT as it was, and running again gives the same
+(:mod:`identification.replacing`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
 from controlmq.checks import above_zero, finite
 from controlmq.errors import InputError
-from controlmq.files import write_atomically
 from controlmq.traces import COLUMNS
+from identification.elsewhere import Elsewhere
 from identification.failures import in_a_sentence
 from identification.quarantine import judged
 from identification.raw import MALFORMED, Columns, Raw, read_raw
-from identification.reading import SPARK_TYPES
+from identification.reading import GLOB_CHARACTERS, SPARK_TYPES
+from identification.replacing import NEW, Here
 
 SUMMARY = "_ingested.json"
 QUARANTINE = "_quarantine"
@@ -63,7 +62,7 @@ def ingest(
     interval: float | None = None,
     gap: float = GAP,
 ) -> Ingested:
-    """Write the transitions in raw samples to the folder ``out``.
+    """Write the transitions in raw samples to the folder ``out``; a scheme says where else it is.
 
     ``interval`` is the length of a sample in seconds where the samples do not say it, by a column
     or by their times. Two samples further apart than ``gap`` times what is usual in their trace
@@ -74,53 +73,35 @@ def ingest(
         above_zero("interval", interval)
     if finite("gap", gap) <= 1:
         raise InputError(f"gap is {gap:g}; give more than 1.")
-    folder = Path(out)
-    _check_target(folder)
-    hidden = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
-        with in_a_sentence(folder):
-            done = _write(spark, read_raw(spark, sources, columns), hidden, columns, interval, gap)
-            _replace(folder, hidden)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    read = str(sources[0]) if len(sources) == 1 else f"one of {len(sources)} places to read"
+    with in_a_sentence(out):
+        target: Elsewhere | Here
+        target = Elsewhere(spark, str(out)) if "://" in str(out) else Here(out)
+        target.restore()
+        names = target.names()
+        if names and SUMMARY not in names:
+            raise InputError(f"{out} holds files that ingest did not write; name another --out.")
+        with target.replacement() as hidden, in_a_sentence(read):
+            raw = read_raw(spark, sources, columns)
+            done = _write(spark, raw, hidden, columns, interval, gap)
+            target.write(f"{hidden}/{NEW}/{SUMMARY}", json.dumps(asdict(done), indent=2) + "\n")
     return done
-
-
-def _check_target(folder: Path) -> None:
-    """Refuse to replace a folder that no earlier run has written."""
-    if folder.is_dir():
-        if any(folder.iterdir()) and not (folder / SUMMARY).exists():
-            raise InputError(f"{folder} holds files that ingest did not write; name another --out.")
-    elif folder.exists():
-        raise InputError(f"{folder} is a file; name a folder with --out.")
-    try:
-        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror}.") from None
-
-
-def _replace(folder: Path, hidden: Path) -> None:
-    before = hidden.with_suffix(".old")
-    if folder.exists():
-        os.replace(folder, before)
-    os.replace(hidden / "out", folder)
-    shutil.rmtree(before, ignore_errors=True)
 
 
 def _write(
     spark: SparkSession,
     raw: Raw,
-    hidden: Path,
+    hidden: str,
     columns: Columns,
     interval: float | None,
     gap: float,
 ) -> Ingested:
     """Read the raw samples once, into good and bad ones; then make transitions of the good."""
     there = raw.there
-    parsed, out = hidden / "parsed", hidden / "out"
-    quarantine = out / QUARANTINE
-    _parse(raw.rows, there, columns).write.partitionBy("bad").parquet(str(parsed))
-    everything = spark.read.parquet(str(parsed))
+    parsed, out = f"{hidden}/parsed", f"{hidden}/{NEW}"
+    quarantine = f"{out}/{QUARANTINE}"
+    _parse(raw.rows, there, columns).write.partitionBy("bad").parquet(parsed)
+    everything = _written(spark, parsed)
     bad, good = (everything.where(F.col("bad") == flag) for flag in (1, 0))
     samples = _numbered(good, there, columns, interval)
     copies = samples.where(F.col("copy") > 1)
@@ -131,27 +112,31 @@ def _write(
         F.to_json(F.struct("group", "trace", "sample", "time", "prefetch", "rate")).alias("raw"),
         "file",
     )
-    first.unionByName(second).coalesce(1).write.parquet(str(quarantine))
+    first.unionByName(second).coalesce(1).write.parquet(quarantine)
     transitions = _transitions(samples.where(F.col("copy") == 1), there, columns, interval, gap)
-    transitions.write.parquet(str(out), mode="append")
+    transitions.write.parquet(out, mode="append")
 
     found = {
         row["reason"]: row["count"]
-        for row in spark.read.parquet(str(quarantine)).groupBy("reason").count().collect()
+        for row in _written(spark, quarantine).groupBy("reason").count().collect()
     }
-    made = spark.read.parquet(str(out)).count()
+    made = _written(spark, out).count()
     total = everything.count()
     traces = good.select("group", "trace").distinct().count()
     left = total - sum(found.values())
-    done = Ingested(total, made, traces, left - made - traces, dict(sorted(found.items())))
-    write_atomically(out / SUMMARY, json.dumps(asdict(done), indent=2) + "\n")
-    return done
+    return Ingested(total, made, traces, left - made - traces, dict(sorted(found.items())))
+
+
+def _written(spark: SparkSession, folder: str) -> DataFrame:
+    """What was written to a folder; a name is a pattern to Spark when it reads."""
+    return spark.read.parquet(folder.translate(GLOB_CHARACTERS))
 
 
 def _parse(raw: DataFrame, there: Sequence[str], columns: Columns) -> DataFrame:
     """Every sample in its types, or its text and the reason against it."""
     bad = F.col("reason").isNotNull()
-    text = F.coalesce(F.col(MALFORMED), F.to_json(F.struct(*there, *columns.keep)))
+    kept = (F.col(name).alias(called) for name, called in columns.kept.items())
+    text = F.coalesce(F.col(MALFORMED), F.to_json(F.struct(*there, *kept)))
     numbers = ("time", "interval", "prefetch", "rate")
     return judged(raw, there).select(
         "reason",
@@ -163,7 +148,7 @@ def _parse(raw: DataFrame, there: Sequence[str], columns: Columns) -> DataFrame:
         F.col("parsed.sample").try_cast("bigint").alias("sample"),
         *(F.col(f"parsed.{name}").alias(name) for name in numbers),
         F.coalesce(F.col("parsed.window_limited"), F.lit(True)).alias("window_limited"),
-        *columns.keep,
+        *columns.kept,
         bad.cast("int").alias("bad"),
     )
 
@@ -181,7 +166,7 @@ def _numbered(
         length = F.coalesce(F.col("interval"), F.lit(interval))
         good = good.withColumn("time", (F.col("sample") + 1) * length)
     key = "sample" if "sample" in there else "time"
-    values = ("time", "prefetch", "rate", "interval", "window_limited", *columns.keep)
+    values = ("time", "prefetch", "rate", "interval", "window_limited", *columns.kept)
     same = Window.partitionBy("group", "trace", key).orderBy(*values, "file")
     return good.repartition("group").withColumn("copy", F.row_number().over(same))
 
@@ -230,5 +215,5 @@ def _transitions(
             values.get(name, F.col(name)).cast(SPARK_TYPES[kind]).alias(name)
             for name, (kind, _) in COLUMNS.items()
         ),
-        *columns.keep,
+        *(F.col(name).alias(called) for name, called in columns.kept.items()),
     ).sortWithinPartitions("group", "trace", "sample")

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
 from controlmq.errors import InputError
-from identification.reading import GLOB_CHARACTERS
+from identification.reading import GLOB_CHARACTERS, refuse_unreadable
 
 FORMATS = {
     ".csv": "csv",
@@ -52,6 +52,11 @@ class Columns:
         if taken:
             raise InputError(f"{taken[0]!r} is a column of transitions already; do not keep it.")
 
+    @property
+    def kept(self) -> dict[str, str]:
+        """The kept columns by the names they have on their way, which no other column has."""
+        return {f"_kept_{place}": name for place, name in enumerate(dict.fromkeys(self.keep))}
+
     def found(self, given: Sequence[str], source: str) -> dict[str, str]:
         """The raw column of every part of a sample that the source has."""
         absent = [raw for raw in (*self.named.values(), *self.keep) if raw not in given]
@@ -72,8 +77,8 @@ class Columns:
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw samples: a string for each part of a sample in ``there`` and each kept column, the text
-    of lines that are no record, and the file they come from."""
+    """Raw samples: a string for each part of a sample in ``there`` and each kept column (named as
+    in ``Columns.kept``), the text of lines that are no record, and the file they come from."""
 
     rows: DataFrame
     there: tuple[str, ...]
@@ -101,15 +106,12 @@ def _files(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
         return [(str(path), _format(Path(str(path))))]
     root = Path(path)
     if root.is_dir():
-        try:
-            inside = sorted(file for file in root.rglob("*") if file.is_file())
-        except OSError as error:
-            raise InputError(f"cannot read {root}: {error.strerror}.") from None
-        files = [
+        refuse_unreadable(root)
+        files = sorted(
             file
-            for file in inside
-            if not any(part[0] in "._" for part in file.relative_to(root).parts)
-        ]
+            for file in root.rglob("*")
+            if all(part[0] not in "._" for part in file.relative_to(root).parts) and file.is_file()
+        )
         if not files:
             raise InputError(f"the folder {root} holds no file; give one with raw samples.")
     elif root.exists():
@@ -156,7 +158,7 @@ def _read(spark: SparkSession, kind: str, files: list[str], columns: Columns) ->
     there = columns.found(given, source)
     rows = raw.select(
         *(F.col(f"`{column}`").cast("string").alias(name) for name, column in there.items()),
-        *(F.col(f"`{name}`").cast("string").alias(name) for name in columns.keep),
+        *(F.col(f"`{raw}`").cast("string").alias(name) for name, raw in columns.kept.items()),
         F.col(MALFORMED),
         F.col("_metadata.file_path").alias("file"),
     )

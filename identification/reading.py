@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs 
 
 from controlmq.errors import InputError
 from controlmq.traces import COLUMNS, check_columns, trace_files
+from identification.replacing import Here
 
 SPARK_TYPES = {"string": "string", "int64": "bigint", "double": "double", "bool": "boolean"}
 ARROW_NAMES = {
@@ -45,7 +46,24 @@ def read_traces(
     """
     if "://" in str(path):
         return as_traces(spark.read.parquet(str(path)), by)
+    if not Path(path).exists():
+        Here(path).restore()
+    refuse_unreadable(Path(path))
     return read_files(spark, {file: columns_of(file, by) for file in trace_files(path)}, by)
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Refuse a folder in which one may not be listed: its files would be missed by nobody."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, PermissionError):  # a file, or nothing there
+            return
+        raise InputError(f"the folder {error.filename} may not be read; change its permissions.")
+
+    for folder, below, _ in os.walk(path, onerror=refuse):
+        below[:] = [name for name in below if name[0] not in "._"]
+        if not os.access(folder, os.X_OK):
+            refuse(PermissionError(0, "", folder))
 
 
 def read_files(

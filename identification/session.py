@@ -16,10 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from controlmq.errors import ControlmqError, InputError
 
@@ -31,6 +34,9 @@ MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://.+|k8s://.+|yarn")
 REMOTE = re.compile(r"sc://([^:/;]+)(?::(\d+))?([/;].*)?$")
 STANDALONE = re.compile(r"spark://([^:/,]+):(\d+)$")
 CONNECT_PORT = 15002
+THROWN = re.compile(r"SparkException: (.+\.)$", re.MULTILINE)
+"""A sentence of Spark's own for why it does not start."""
+
 REACH_SECONDS = 5.0
 """How long a master or server may take to accept a connection."""
 
@@ -52,7 +58,7 @@ def session(
     elsewhere get this project's code. ``progress`` shows Spark's progress bar on standard error,
     and with it what Spark and Java print when they start.
     """
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:
         yield running
         return
@@ -66,6 +72,16 @@ def session(
             # Of a Java that was interrupted before it could be stopped.
             with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
                 spark.stop()
+
+
+def _running() -> SparkSession | None:
+    """The session of this process, whichever thread started it."""
+    if SparkContext._active_spark_context is None and not is_remote():
+        return None
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 @contextmanager
@@ -172,8 +188,17 @@ def _start(master: str, progress: bool) -> SparkSession:
                 return SparkSession(SparkContext(conf=conf, gateway=gateway))
             return SparkSession(SparkContext(conf=conf))
         except PySparkRuntimeError:
+            said = _said(chatter)
+            refused = THROWN.search(said)
+            if refused is not None:
+                raise InputError(f"Spark did not start: {refused[1]}") from None
+            first = said.partition("\n")[0].strip() or "it gave no reason"
+            raise InputError(f"Spark did not start ({first}); {JAVA_HINT} or newer.") from None
+        except Py4JError:
+            # What Java says of a master that hangs up is about its own undoing.
             raise InputError(
-                f"Spark did not start ({_first_line(chatter)}); {JAVA_HINT} or newer."
+                f"Spark did not start on {master}; see that what answers there is a master of "
+                f"Spark {pyspark.__version__}."
             ) from None
 
 
@@ -187,7 +212,7 @@ def _find_java() -> None:
         raise InputError(f"JAVA_HOME is {home}, where there is no bin/java; {JAVA_HINT}.")
 
 
-def _first_line(chatter: IO[str]) -> str:
-    """What Java said first; Spark's scripts stumble over it in the lines below."""
+def _said(chatter: IO[str]) -> str:
+    """What Java said; Spark's scripts stumble over its first line in those below."""
     chatter.seek(0)
-    return next((line.strip() for line in chatter if line.strip()), "it gave no reason")
+    return chatter.read().strip()

@@ -1,7 +1,8 @@
 """A real broker, queues on it and a network before it, for any test that asks for them.
 
 Hypothesis draws the same examples on every run, so that a run says something of the change it
-tests; ``pytest --hypothesis-profile=explore`` draws new ones.
+tests; ``pytest --hypothesis-profile=explore`` draws new ones. It would also draw numbers and words
+from whatever modules of ours were imported before, which the order of the files decides.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -21,9 +23,13 @@ from tests.testbed.publishing import DeclareQueue, declared_queue
 
 LIVE = Path(__file__).parent / "live"
 
-settings.register_profile("steady", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None)
+LOADED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+"""Nothing is judged by its time on a machine that does other things too."""
+
+settings.register_profile("steady", derandomize=True, **LOADED)
+settings.register_profile("explore", **LOADED)
 settings.load_profile("steady")
+providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -42,6 +42,22 @@ def add_fit(parser: ArgumentParser) -> None:
     )
 
 
+def add_group_by(parser: ArgumentParser) -> None:
+    """``--group-by``: several columns after one option, or one after each of several."""
+    parser.add_argument(
+        "--group-by",
+        nargs="+",
+        action="extend",
+        metavar="COLUMN",
+        help="columns whose values make a group (default: group)",
+    )
+
+
+def group_by_of(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The columns to group by, each once."""
+    return tuple(dict.fromkeys(arguments.group_by or ("group",)))
+
+
 def keep_negative_numbers(argv: Sequence[str]) -> list[str]:
     """Let ``-6.3e-2`` and ``-0.3+0.1j`` be values: argparse takes them for options.
 

@@ -8,7 +8,15 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import add_fit, add_json, new_command, number
+from controlmq.cli.arguments import (
+    add_fit,
+    add_group_by,
+    add_json,
+    group_by_of,
+    new_command,
+    number,
+)
+from controlmq.cli.spark import add_spark
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
@@ -26,6 +34,7 @@ counts no row twice and loses none.
 examples:
   controlmq follow traces/ --out models/
   controlmq follow traces/ --out models/ --half-life 3600 --every 60
+  controlmq follow traces/ --out models/ --group-by group service_time_band
   controlmq follow traces/ --out models/ --once
 """
 
@@ -51,14 +60,9 @@ def add_to(commands: Commands) -> None:
         "--every", type=number, default=10.0, metavar="SECONDS", help="between looks (default 10)"
     )
     parser.add_argument("--once", action="store_true", help="take what is there, and end")
-    parser.add_argument(
-        "--group-by",
-        action="append",
-        metavar="COLUMN",
-        help="column whose values make a group (default group; may be repeated)",
-    )
+    add_group_by(parser)
     add_fit(parser)
-    parser.add_argument("--master", default="local[*]", help="Spark master (default local[*])")
+    add_spark(parser)
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -71,14 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = Options(
         arguments.half_life,
-        by=tuple(arguments.group_by or ("group",)),
+        by=group_by_of(arguments),
         offset=not arguments.no_offset,
         linear_range=tuple(arguments.linear_range) if arguments.linear_range else None,
     )
     with ExitStack() as stack:
         view = console(to_stderr=True)
         with view.status("starting Spark"):
-            spark = stack.enter_context(session(arguments.master))
+            spark = stack.enter_context(session(arguments.master, remote=arguments.remote))
         say(view, f"following {arguments.traces}")
         follow(
             spark,

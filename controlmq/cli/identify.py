@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import add_fit, add_json, new_command, number
+from controlmq.cli.arguments import (
+    add_fit,
+    add_group_by,
+    add_json,
+    group_by_of,
+    new_command,
+    number,
+)
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
 
@@ -51,13 +58,7 @@ def add_to(commands: Commands) -> None:
         metavar="PATH",
         help="write the model to this .json file, or all models and a report into this folder",
     )
-    parser.add_argument(
-        "--group-by",
-        nargs="+",
-        default=["group"],
-        metavar="COLUMN",
-        help="columns whose values make a group (default: group)",
-    )
+    add_group_by(parser)
     add_fit(parser)
     parser.add_argument(
         "--held-out", type=number, default=0.25, metavar="SHARE", help="share of samples to test on"
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         fits = identify(
             spark,
             arguments.trace,
-            by=arguments.group_by,
+            by=group_by_of(arguments),
             offset=not arguments.no_offset,
             linear_range=linear_range,
             held_out=arguments.held_out,

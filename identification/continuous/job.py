@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from controlmq.checks import above_zero
 from controlmq.errors import ControlmqError, InputError
 from identification.continuous.absorbing import Counts, absorb
-from identification.continuous.listing import FolderSource
+from identification.continuous.listing import FolderSource, versions
 from identification.continuous.publishing import Publication, Publisher
 from identification.continuous.snapshot import held_still
 from identification.continuous.state import Options, State, start
@@ -67,13 +67,18 @@ def follow(
     ``.follow`` in the folder of the models, is where it goes on from after any kind of end.
     ``traces`` is a folder or, with a scheme (``hdfs://...``), any place that Spark reads, where
     files are then taken for complete and read once. Returns when it is done; Ctrl-C ends it.
+
+    On Spark Connect, which would run batches and keep their files on the server, this process
+    watches the folder itself and has the server add up.
     """
     pause = f"{max(1, round(1000 * above_zero('every', every)))} milliseconds"
-    _refuse_connect(spark)
     publisher = Publisher(Path(models))
     place = Path(models, ".follow") if checkpoint is None else Path(checkpoint)
     with _alone(place), in_a_sentence(traces):
         follower = _Follower(str(traces), place, publisher, options, on_progress)
+        if _behind_connect(spark):
+            _watch(spark, follower, every, once)
+            return
         query = (
             follower.stream(spark)
             .writeStream.foreachBatch(follower.on_batch)
@@ -126,24 +131,34 @@ class _Follower:
             )
 
     def on_batch(self, batch: DataFrame, _number: int) -> None:
-        """Count what is new, publish what it changes, and only then take it for done."""
+        """A batch of the query: rows of files elsewhere, the listing of the folder here."""
         try:
-            state, progress = self._rows(batch) if self.remote else self._files(batch)
-            published, without = self._publish(state)
-            state.save(self.file)
-            self.state = state
-            self._tell(replace(progress, published=published, without=without))
+            if self.remote:
+                self._done(*self._rows(batch))
+            else:
+                listing = {str(row.file): str(row.version) for row in batch.toLocalIterator()}
+                self.take(batch.sparkSession, listing)
         except BaseException as error:
             self.failure = error
             raise
+
+    def take(self, spark: SparkSession, listing: Mapping[str, str]) -> None:
+        """Count what is new in the folder, whose files have these versions."""
+        self._done(*self._files(spark, listing))
+
+    def _done(self, state: State, progress: Progress) -> None:
+        """Publish what a batch changes, and only then take it for done."""
+        published, without = self._publish(state)
+        state.save(self.file)
+        self.state = state
+        self._tell(replace(progress, published=published, without=without))
 
     def _rows(self, batch: DataFrame) -> tuple[State, Progress]:
         rows = as_traces(batch, self.state.options.by)
         state, counts = absorb(self.state, rows, time.time())
         return state, Progress(counts)
 
-    def _files(self, batch: DataFrame) -> tuple[State, Progress]:
-        listing = {str(row.file): str(row.version) for row in batch.toLocalIterator()}
+    def _files(self, spark: SparkSession, listing: Mapping[str, str]) -> tuple[State, Progress]:
         known = self.state.files
         changed = [
             Path(self.traces, name)
@@ -151,7 +166,7 @@ class _Follower:
             if known.get(name) != version
         ]
         with held_still(changed, self.place / "batch") as held:
-            state, counts, refused = self._absorb(batch.sparkSession, held)
+            state, counts, refused = self._absorb(spark, held)
         return replace(state, files=listing), Progress(counts, refused=tuple(refused))
 
     def _absorb(
@@ -197,6 +212,24 @@ def _sorted_out(
     return files, refused
 
 
+def _watch(spark: SparkSession, follower: _Follower, every: float, once: bool) -> None:
+    """What the query does, done here: look, and take what has changed."""
+    if follower.remote:
+        raise InputError(
+            f"behind Spark Connect a folder can be followed, but not {follower.traces}; follow it "
+            "with a --master."
+        )
+    never = threading.Event()
+    while True:
+        follower.check_folder()
+        listing = dict(versions(Path(follower.traces)))
+        if listing != follower.state.files:
+            follower.take(spark, listing)
+        if once:
+            return
+        never.wait(every)
+
+
 def _wait(query: StreamingQuery, follower: _Follower) -> None:
     """Until the query ends; an interrupt ends it and leaves the batch under way undone."""
     never = threading.Event()
@@ -212,6 +245,10 @@ def _wait(query: StreamingQuery, follower: _Follower) -> None:
     if error is not None:
         follower.check_folder()
         raise error
+
+
+def _behind_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @contextmanager
@@ -232,11 +269,3 @@ def _alone(place: Path) -> Iterator[IO[str]]:
                 f"{place} is in use by another process; stop it, or give another checkpoint."
             ) from None
         yield lock
-
-
-def _refuse_connect(spark: SparkSession) -> None:
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise InputError(
-            "a Spark Connect server would keep the statistics on its own disk; follow with a "
-            "--master instead."
-        )

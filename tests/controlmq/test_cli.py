@@ -285,7 +285,7 @@ class TestIdentify:
     def test_a_master_that_spark_has_not_is_refused(
         self, capsys: pytest.CaptureFixture[str], trace: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+        monkeypatch.setattr("identification.session._running", lambda: None)
         capsys.readouterr()
         assert main(["identify", str(trace), "--master", "garbage"]) == 2
         assert "Spark master is 'garbage'" in capsys.readouterr().err

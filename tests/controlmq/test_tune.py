@@ -121,6 +121,7 @@ def test_a_folder_that_exists_is_not_touched(
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_ctrl_c_stops_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     MODEL.save(tmp_path / "model.json")
     out = tmp_path / "out"
@@ -140,6 +141,6 @@ def test_ctrl_c_stops_at_once_and_leaves_nothing(tmp_path: Path) -> None:
                 break
         # A terminal sends the signal to the whole group, Java and the workers included.
         os.killpg(running.pid, signal.SIGINT)
-        assert running.wait(timeout=60) == 130
+        assert running.wait(timeout=240) == 130
         assert running.stderr.read() == "controlmq: stopped.\n"
     assert [file.name for file in tmp_path.iterdir()] == ["model.json"]

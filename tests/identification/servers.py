@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 
 BIN = Path(pyspark.__file__).parent / "bin"
-DEADLINE = 90.0
+DEADLINE = 240.0
 """Seconds for a server to say that it is up: Java takes three, a busy machine many more."""
 
 

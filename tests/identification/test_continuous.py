@@ -24,6 +24,7 @@ from identification.continuous.publishing import Publisher, file_name
 from identification.continuous.seen import Run, Seen
 from identification.continuous.snapshot import held_still
 from identification.continuous.state import ERAS_KEPT, Options, State, start
+from identification.fit import label
 from identification.statistics import EXTREMES, HELD_OUT, Cells, Moments
 from tests.identification.rows import arx_rows, is_training, random_levels
 
@@ -236,7 +237,9 @@ def test_chance_alone_seldom_publishes(tmp_path: Path) -> None:
 
 
 def test_groups_never_share_a_file() -> None:
-    names = ["orders", "orders/eu", "orders_eu", "orders eu", "..", "", "x" * 300]
+    of_columns = [("a b", "c"), ("a", "b c"), ("'a", "b c'"), ("a", ""), ("a", " ")]
+    names = [label(key) for key in of_columns]
+    names += ["orders", "orders/eu", "orders_eu", "orders eu", "..", "", "x" * 300]
     assert len({file_name(name) for name in names}) == len(names)
     assert file_name("orders") == "orders.json"
     assert not any(file_name(name).startswith(".") or "/" in file_name(name) for name in names)

@@ -1,14 +1,17 @@
-"""Estimates and standard errors against exact rational arithmetic, through the whole Spark job."""
+"""Estimates and standard errors against exact rational arithmetic and statsmodels' OLS, through
+the whole Spark job."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
+from statsmodels.regression.linear_model import OLS
 
 from controlmq.loop import Transition
 from controlmq.traces import write_transitions
@@ -89,6 +92,36 @@ def test_estimates_and_errors_are_those_of_rational_arithmetic(
     errors = estimates.standard_errors
     expected = [math.sqrt(value) for value in squares]
     assert [errors.a, errors.b, errors.c] == pytest.approx(expected, rel=1e-9)
+
+
+def ordinary_least_squares(rows: list[Transition]) -> Any:
+    """statsmodels' own fit of a, b and c."""
+    design = [[row.y, row.u, 1.0] for row in rows]
+    return OLS([row.y_next for row in rows], design).fit()
+
+
+@pytest.mark.parametrize("group", [name for name in GROUPS if not name.startswith("1e+09")])
+def test_estimates_errors_and_intervals_are_those_of_statsmodels(
+    fits: dict[str, Fit], group: str
+) -> None:
+    ours, theirs = fits[group].estimates, ordinary_least_squares(GROUPS[group])
+    assert ours is not None
+    assert [ours.a, ours.b, ours.c] == pytest.approx(theirs.params, rel=1e-9)
+    errors = ours.standard_errors
+    assert [errors.a, errors.b, errors.c] == pytest.approx(theirs.bse, rel=1e-9)
+    for name, (low, high) in zip("abc", theirs.conf_int(0.05).tolist(), strict=True):
+        # Student's t is an expansion here, right to a thousandth of a half-width.
+        near = 1e-3 * (high - low) / 2
+        assert getattr(ours.intervals, name) == pytest.approx((low, high), abs=near, rel=0)
+
+
+def test_offsets_of_1e9_are_beyond_statsmodels() -> None:
+    """Why rational arithmetic is the judge there."""
+    rows = GROUPS["1e+09 0"]
+    theta, _ = exact(rows)
+    assert ordinary_least_squares(rows).params != pytest.approx(
+        [float(value) for value in theta], rel=1e-6
+    )
 
 
 def test_bins_and_parts_change_no_digit(

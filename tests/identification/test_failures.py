@@ -32,6 +32,8 @@ COLUMNS = Columns({"group": "consumer"})
         ("AccessControlException: Permission denied: user=x", "may not be read or written"),
         ("[FAILED_READ_FILE.NO_HINT] Encountered error", "damaged Parquet file"),
         ("[PATH_NOT_FOUND] Path does not exist: hdfs://x", "there is no trace at"),
+        ("UnsupportedFileSystemException: No FileSystem for scheme", "knows no file system"),
+        ("Call From a to b failed on connection exception: Connection refused", "no file system"),
         ("Job aborted: All masters are unresponsive! Giving up.", "no longer answers"),
         ("java.lang.IllegalArgumentException: CSV header does not conform", "columns differ"),
     ],
@@ -51,7 +53,7 @@ def test_a_full_disk_is_said_and_what_is_no_users_fault_is_not_hidden() -> None:
 
 
 def test_a_master_that_does_not_answer_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    monkeypatch.setattr("identification.session._running", lambda: None)
     with (
         pytest.raises(InputError, match=r"no Spark master answers at 127\.0\.0\.1:1 "),
         session("spark://127.0.0.1:1"),

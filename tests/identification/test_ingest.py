@@ -108,6 +108,31 @@ def test_running_again_gives_the_same_and_leaves_nothing_behind(
     assert [fit.group for fit in fits] == ["c0", "c1", "c2"]
 
 
+def test_a_place_that_only_spark_writes_to_is_replaced_as_a_whole_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    raw, out = tmp_path / "raw.csv", tmp_path / "deep" / "out"
+    write_samples(raw, 3, 200, 0.1, seed=2)
+    first = ingest(spark, [raw], out.as_uri(), columns=CONSUMER)
+    # A run that died between its two renames, and one that died before them.
+    lost = out.with_name(f".out.{'0' * 12}.tmp")
+    lost.mkdir()
+    out.rename(lost / "before")
+    out.with_name(f".out.{'1' * 12}.tmp").mkdir()
+    (tmp_path / "empty.csv").write_text(raw.read_text().splitlines()[0])
+    with pytest.raises(InputError, match="has no column group"):
+        ingest(spark, [tmp_path / "empty.csv"], out.as_uri())
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+    assert json.loads((out / SUMMARY).read_text()) == vars(first)
+    assert ingest(spark, [raw], out.as_uri(), columns=CONSUMER) == first
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+    assert read_transitions(out).num_rows == first.transitions
+    assert [fit.group for fit in identify(spark, out.as_uri())] == ["c0", "c1", "c2"]
+    (out / SUMMARY).unlink()
+    with pytest.raises(InputError, match="did not write"):
+        ingest(spark, [raw], out.as_uri(), columns=CONSUMER)
+
+
 def json_lines(path: Path, rows: list[dict[str, object]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -123,21 +148,24 @@ def test_times_alone_tell_neighbours_from_gaps(spark: SparkSession, tmp_path: Pa
             "rate": 10 * i,
             "window_limited": i != 1,
             "queue": "q",
+            "file": "kept under its name, though ours is called so too",
         }
         for i, t in enumerate(moments)
     ]
     raw = json_lines(tmp_path / "raw.jsonl", rows)
     with raw.open("a") as file:
         file.write('{"group": "g", "time": \n')
-    done = ingest(spark, [raw], tmp_path / "out", columns=Columns(keep=["queue"]))
+    out = tmp_path / "out [1] {a,b}*"
+    done = ingest(spark, [raw], out, columns=Columns(keep=["queue", "file", "queue"]))
     assert (done.transitions, done.traces, done.gaps) == (5, 1, 2)
     assert done.quarantined == {"malformed line": 1}
-    table = pq.read_table(tmp_path / "out").sort_by("sample")
+    table = pq.read_table(out).sort_by("sample")
     assert table["u"].to_pylist() == [1, 2, 3, 5, 7]
     assert table["interval"].to_pylist() == pytest.approx([10, 10.5, 9.5, 10, 10])
     # A transition is limited by the window if both of its samples are.
     assert table["window_limited"].to_pylist() == [False, False, True, True, True]
     assert set(table["queue"].to_pylist()) == {"q"}
+    assert {text.split()[0] for text in table["file"].to_pylist()} == {"kept"}
 
 
 def test_parquet_and_sample_numbers_with_a_given_interval(
@@ -183,6 +211,10 @@ def test_what_cannot_be_ingested_is_refused_in_a_sentence(
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "a.csv").write_text("group,sample,interval,prefetch,rate\na,1,1,2,3\n")
     (tmp_path / "two" / "b.csv").write_text("group,sample,interval,rate,prefetch\na,2,1,2,3\n")
-    assert "whose columns differ" in refused("two")
+    assert f"{tmp_path / 'two'} holds files whose columns differ" in refused("two")
+    (tmp_path / "raw.parquet").write_text("no Parquet at all, though called so")
+    assert f"{tmp_path / 'raw.parquet'} holds a damaged Parquet file" in refused("raw.parquet")
+    with pytest.raises(InputError, match="knows no file system"):
+        ingest(spark, [tmp_path / "raw.csv"], "nosuch://somewhere/out")
     with pytest.raises(InputError, match="'speed' is no part of a sample"):
         Columns({"speed": "rate"})

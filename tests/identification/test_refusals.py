@@ -33,6 +33,14 @@ def spoilt(group: str, **values: float) -> list[Transition]:
     return rows
 
 
+def saturating_ramp(group: str) -> list[Transition]:
+    """Ten samples a level up to twice the knee, with noise as large as a step."""
+    levels = [float(u) for u in range(1, 31) for _ in range(10)]
+    heard = [min(u, 16.0) for u in levels]
+    rows = arx_rows(group, heard, a=0.2, b=60, c=20, noise=60, seed=4)
+    return [replace(row, u=u) for row, u in zip(rows, levels, strict=True)]
+
+
 def bad_groups() -> dict[str, tuple[list[Transition], str]]:
     rng = np.random.default_rng(3)
 
@@ -60,6 +68,7 @@ def bad_groups() -> dict[str, tuple[list[Transition], str]]:
         "falling": (answering("falling", 0.2, -50), "more prefetch must mean a higher rate"),
         "unstable": (answering("unstable", 1.2, 80), "a is 1.2"),
         "alternating": (answering("alternating", -1.1, 80), "a is -1.1"),
+        "ramp": (saturating_ramp("ramp"), "as on a ramp; use levels in random order"),
         "noisy": (answering("noisy", 0.2, 80, 2000), "0.8 is needed"),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_a_java_that_fails_is_quoted(tmp_path: Path) -> None:
         env={**os.environ, "JAVA_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert "InputError: Spark did not start (Error: this Java is too old)" in done.stderr
 
@@ -49,3 +50,14 @@ def test_a_session_that_runs_is_used_and_left_on(spark: SparkSession) -> None:
         assert again.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+@pytest.mark.spark
+def test_a_session_that_another_thread_started_is_used_too(spark: SparkSession) -> None:
+    def look() -> bool:
+        with session() as again:
+            return again.sparkContext is spark.sparkContext
+
+    with ThreadPoolExecutor(1) as another:
+        assert another.submit(look).result()
+    assert spark.range(3).count() == 3
