@@ -11,6 +11,7 @@ import multiprocessing
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ LIMITS = Limits(0.1, 14.0)
 QUORUM_SETTLE = 60
 """Samples. After a large fill of a quorum queue rates scatter for about half a minute; the broker
 seems to be busy with what it was given, which on a small machine the consumer feels."""
+
+CALM = 1.0
+"""Percent of the processor that the host may take from a run, or a sample, that counts as
+undisturbed."""
+
+ATTEMPTS = 3
+"""Runs of one goal at most, until one is undisturbed."""
 
 REFILL = 65
 """Sample at which the dried queue is filled again."""
@@ -66,22 +74,23 @@ class Stolen:
     network and consumer all stand still.
     """
 
-    def start(self) -> None:
-        """Count from now on."""
-        self._before = self._ticks()
+    def __init__(self) -> None:
+        self._ticks: list[tuple[int, int]] = []
 
-    def percent(self) -> float:
-        """Stolen since the start, in percent of what all processors could have done."""
-        stolen, every = (b - a for a, b in zip(self._before, self._ticks(), strict=True))
-        return 100 * stolen / every if every else 0.0
-
-    @staticmethod
-    def _ticks() -> tuple[int, int]:
+    def note(self) -> None:
+        """A sample begins or ends."""
         try:
             ticks = [int(word) for word in Path("/proc/stat").read_text().split()[1:9]]
         except OSError:
-            return 0, 0
-        return ticks[7], sum(ticks)
+            ticks = [0] * 8
+        self._ticks.append((ticks[7], sum(ticks)))
+
+    def percent(self) -> list[float]:
+        """For each sample, the part of what all processors could have done."""
+        return [
+            100 * (stolen - before) / max(every - then, 1)
+            for (before, then), (stolen, every) in pairwise(self._ticks)
+        ]
 
 
 def judged(steps: Sequence[Step], goal: float) -> dict[str, float]:
@@ -101,11 +110,24 @@ def judged(steps: Sequence[Step], goal: float) -> dict[str, float]:
 
 def held(
     bed: Bed, kind: QueueKind, controller: Callable[[], Controller], goal: float, measured: int
-) -> dict[str, float]:
+) -> dict[str, Any]:
+    """One goal held; again, a few times at most, where the host took much of the processor.
+
+    Which run counts is decided by what was stolen, never by what came out; all are reported.
+    """
+    runs = [held_once(bed, kind, controller, goal, measured)]
+    while runs[-1]["stolen_percent"] > CALM and len(runs) < ATTEMPTS:
+        runs.append(held_once(bed, kind, controller, goal, measured))
+    runs.sort(key=lambda run: float(run["stolen_percent"]))
+    return runs[0] | {"disturbed_runs": runs[1:]}
+
+
+def held_once(
+    bed: Bed, kind: QueueKind, controller: Callable[[], Controller], goal: float, measured: int
+) -> dict[str, Any]:
     settle = QUORUM_SETTLE if kind == "quorum" else SETTLE
     samples = settle + measured
     stolen = Stolen()
-    print(f"  {kind}, goal {goal:g}", file=sys.stderr)
     with bed.filled_queue(kind, round(1.3 * goal * samples) + 2000) as queue:
         steps = consume(
             bed,
@@ -114,9 +136,17 @@ def held(
             lambda _: goal,
             samples,
             limits=LIMITS,
-            events={settle: stolen.start},
+            events=dict.fromkeys(range(settle, samples + 1), stolen.note),
         )
-    return judged(steps[settle:], goal) | {"stolen_percent": stolen.percent()}
+    result: dict[str, Any] = judged(steps[settle:], goal)
+    taken = stolen.percent()
+    undisturbed = [s for s, part in zip(steps[settle:], taken, strict=True) if part <= CALM]
+    result["stolen_percent"] = statistics.fmean(taken)
+    result["undisturbed_samples"] = judged(undisturbed, goal) if len(undisturbed) > 1 else None
+    off, sd, part = (result[name] for name in ("mean_off_percent", "sd_percent", "stolen_percent"))
+    line = f"  {kind}, goal {goal:g}: {off:+.2f} %, sd {sd:.1f} %, stolen {part:.1f} %"
+    print(line, file=sys.stderr)
+    return result
 
 
 def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:
