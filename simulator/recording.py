@@ -87,7 +87,7 @@ class Recording:
         """Draw over time: rates of publishers and consumers, lengths and latencies of queues."""
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(8.0, 8.0), layout="constrained")
+        figure = Figure(figsize=(9.0, 8.0), layout="constrained")
         published, lengths, rates, latencies = figure.subplots(4, 1, sharex=True)
         figure.suptitle(self.simulation.scenario.name)
         for name in self.simulation.publishers:
@@ -102,12 +102,12 @@ class Recording:
         published.set_ylabel("published (msg/s)")
         lengths.set_ylabel("messages waiting")
         rates.set_ylabel("arrivals (msg/s)")
-        latencies.set_ylabel("latency (s): p50, p90 dotted")
+        latencies.set_ylabel("latency (s)\np50, p90 dotted")
         latencies.set_xlabel("seconds")
         for axes in (published, lengths, rates):
             axes.set_ylim(bottom=0)
             if len(axes.get_lines()) <= 12:
-                axes.legend(loc="upper left", fontsize="small")
+                axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
         try:
             figure.savefig(path)
         except (OSError, ValueError) as error:
