@@ -1,4 +1,4 @@
-"""The simulator against a real broker: calibrate first, then predict what is measured.
+"""The simulator against a real broker: what a calibration predicts, and what is measured.
 
 Rates of a consumer for every prefetch from 1 to 40 on a full queue (the median over spells of
 whole windows, and then over turns), latencies at 30 % of what it can take, and latencies of a
@@ -6,29 +6,35 @@ message that is copied to several queues; each directly and behind 11 ms of roun
 that is compared was used to calibrate: works and publish rates differ, and so do the numbers of
 copies, except that both have a single one.
 
+A machine that others share is now faster and now slower, for seconds or minutes. So calibrating
+and measuring take turns, and both see the same of it.
+
 The broker and the network have one core and the consumer another where there are two, as if
 each had a machine of its own. Work is spun: see ``controlmq.rabbitmq.calibration.consuming``.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import statistics
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import spread
+import pika
+
+from benchmarks.measure import on_core, spread
 from controlmq.cli.calibrated import PUBLISHING, broker_of, consumer_of, links_of, scenario_of
-from controlmq.rabbitmq.calibration import Calibration, calibrate
+from controlmq.rabbitmq.calibration import Calibration, calibrating
 from controlmq.rabbitmq.calibration.consuming import Handled, consume
-from controlmq.rabbitmq.calibration.pacing import paced_publisher
+from controlmq.rabbitmq.calibration.experiments import Experiments
+from controlmq.rabbitmq.calibration.pacing import PacedPublisher, publishing_process
 from controlmq.rabbitmq.calibration.queues import TemporaryQueues, temporary_queues
 from controlmq.rabbitmq.connecting import connection_to
 from simulator import (
@@ -44,21 +50,22 @@ from simulator import (
 from tests.testbed import Broker, Proxy, start_broker
 from tests.testbed.proxy import ROUND_TRIP
 
-CALIBRATION = 30.0
-"""Seconds for each of the two calibrations."""
+TURNS = 10
+"""Of calibrating, latencies and copies; those of rates are spread over them."""
 
 PREFETCHES = tuple(range(1, 41))
 WORKS = (0.0005, 0.001, 0.003)
-TURNS = 3
-RUN, SETTLE = 0.25, 0.05
+RATE_TURNS = 3
+RUN, SETTLE = 0.2, 0.05
 """Seconds of one turn at one point, and how many of them are not counted."""
 
 LATENCY_PREFETCHES = (1, 3, 10, 40)
-LATENCY_RUN, LOAD = 1.0, 0.3
-"""Seconds of messages at one point, and the share of what the consumer can take."""
+LATENCY_RUN, LATENCY_SETTLE, LOAD = 0.35, 0.1, 0.3
+"""Seconds of messages in one turn at one point, how many of them are not counted, and the share
+of what the consumer can take."""
 
 COPIES = (1, 2, 5, 10)
-FANOUT_RATE, FANOUT_MESSAGES = 100.0, 100
+FANOUT_RATE, FANOUT_MESSAGES = 100.0, 30
 
 FILL_RATE = 20_000.0
 PREDICTED = 5.0
@@ -85,20 +92,31 @@ class Way:
 class Measured:
     """What the real broker did on one way to it."""
 
-    calibration: Calibration
     rates: dict[tuple[float, int], list[float]] = field(default_factory=dict)
-    latencies: dict[tuple[float, int], Handled] = field(default_factory=dict)
-    fan_out: dict[int, list[float]] = field(default_factory=dict)
+    latencies: dict[tuple[float, int], list[Handled]] = field(default_factory=dict)
+    fan_out: dict[int, list[Handled]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Station:
+    """Everything that measures on one way, and what it has measured."""
+
+    way: Way
+    connection: pika.BlockingConnection
+    publisher: PacedPublisher
+    experiments: Experiments
+    draw: random.Random
+    found: Measured
 
 
 @contextmanager
 def bed() -> Iterator[tuple[Way, Way]]:
-    with _on_core(-1):
+    with on_core(-1):
         started = start_broker()
         broker = started.__enter__()
         proxy = broker.proxied(delay=ROUND_TRIP / 2)
     try:
-        with _on_core(0), proxy:
+        with on_core(0), proxy:
             yield (
                 Way("direct", broker.url, 0.0003),
                 Way("11 ms", _through(broker, proxy), ROUND_TRIP),
@@ -107,53 +125,52 @@ def bed() -> Iterator[tuple[Way, Way]]:
         started.__exit__(None, None, None)
 
 
-@contextmanager
-def _on_core(number: int) -> Iterator[None]:
-    """Run on one core alone, if there are several and the system can."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {sorted(before)[number]})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 def _through(broker: Broker, proxy: Proxy) -> str:
     credentials, _, address = broker.url.removeprefix("amqp://").rpartition("@")
     return f"amqp://{credentials}@127.0.0.1:{proxy.port}/{address.partition('/')[2]}"
 
 
-def measure(ways: tuple[Way, ...]) -> dict[str, Measured]:
-    results = {}
-    for way in ways:
-        print(f"  calibrating {way.name}", file=sys.stderr)
-        results[way.name] = Measured(calibrate(way.url, CALIBRATION))
-    with temporary_queues(ways[0].url) as queues:
+@contextmanager
+def station(way: Way) -> Iterator[Station]:
+    with (
+        calibrating(way.url) as experiments,
+        connection_to(way.url) as connection,
+        publishing_process(way.url) as publisher,
+    ):
+        yield Station(way, connection, publisher, experiments, random.Random(1), Measured())
+
+
+def measure(ways: tuple[Way, Way]) -> dict[str, tuple[Calibration, Measured]]:
+    with (
+        station(ways[0]) as direct,
+        station(ways[1]) as remote,
+        temporary_queues(ways[0].url) as queues,
+    ):
+        stations = (direct, remote)
+        single = queues.queue()
+        exchanges = {copies: queues.fanout(copies) for copies in COPIES}
+        rates = [(at, work) for _ in range(RATE_TURNS) for work in WORKS for at in stations]
         for turn in range(TURNS):
-            for way in ways:
-                print(f"  rates {way.name}, turn {turn + 1} of {TURNS}", file=sys.stderr)
-                for work in WORKS:
-                    measure_rates(way, work, queues, results[way.name])
-        for way in ways:
-            print(f"  latencies {way.name}", file=sys.stderr)
-            measure_latencies(way, queues, results[way.name])
-            measure_fan_out(way, queues, results[way.name])
-    return results
+            print(f"  turn {turn + 1} of {TURNS}", file=sys.stderr)
+            for each in stations:
+                for _ in each.experiments.turn():
+                    pass
+                measure_latencies(each, single)
+                measure_fan_out(each, exchanges)
+            done, due = (len(rates) * number // TURNS for number in (turn, turn + 1))
+            for at, work in rates[done:due]:
+                measure_rates(at, work, single, queues)
+        return {each.way.name: (each.experiments.found(), each.found) for each in stations}
 
 
-def measure_rates(way: Way, work: float, queues: TemporaryQueues, found: Measured) -> None:
+def measure_rates(at: Station, work: float, queue: str, queues: TemporaryQueues) -> None:
     """One turn of every prefetch."""
-    queue = queues.queue()
-    count = sum(capacity(way, work, prefetch) * RUN + prefetch for prefetch in PREFETCHES)
+    count = sum(capacity(at.way, work, prefetch) * RUN + prefetch for prefetch in PREFETCHES)
     queues.fill(queue, round(1.1 * count))
-    with connection_to(way.url) as connection:
-        for prefetch in PREFETCHES:
-            handled = consume(connection, [queue], prefetch=prefetch, work=work, seconds=RUN)
-            spells = handled.after(SETTLE).spells(prefetch)
-            found.rates.setdefault((work, prefetch), []).append(1 / statistics.median(spells))
+    for prefetch in PREFETCHES:
+        handled = consume(at.connection, [queue], prefetch=prefetch, work=work, seconds=RUN)
+        spells = handled.after(SETTLE).spells(prefetch)
+        at.found.rates.setdefault((work, prefetch), []).append(1 / statistics.median(spells))
     queues.purge(queue)
 
 
@@ -162,31 +179,55 @@ def capacity(way: Way, work: float, prefetch: int) -> float:
     return min(1 / (work + 0.0001), prefetch / (way.round_trip + work))
 
 
-def measure_latencies(way: Way, queues: TemporaryQueues, found: Measured) -> None:
-    """At random times, on average a part of what the consumer could take."""
-    draw = random.Random(1)
-    with connection_to(way.url) as connection:
-        for work in WORKS:
-            for prefetch in LATENCY_PREFETCHES:
-                rate = LOAD * capacity(way, work + 0.0002, prefetch)
-                gaps = [draw.expovariate(rate) for _ in range(round(rate * LATENCY_RUN))]
-                queue = queues.queue()
-                with paced_publisher(way.url, "", queue, gaps):
-                    found.latencies[work, prefetch] = consume(
-                        connection, [queue], prefetch=prefetch, work=work, count=len(gaps)
-                    )
+def latency_rate(way: Way, work: float, prefetch: int) -> float:
+    """Messages/second at which latencies are measured."""
+    return LOAD * capacity(way, work + 0.0002, prefetch)
 
 
-def measure_fan_out(way: Way, queues: TemporaryQueues, found: Measured) -> None:
+def measure_latencies(at: Station, queue: str) -> None:
+    """One turn of all points: at random times, a part of what the consumer could take."""
+    points = [(work, prefetch) for work in WORKS for prefetch in LATENCY_PREFETCHES]
+    for work, prefetch in at.draw.sample(points, len(points)):
+        rate = latency_rate(at.way, work, prefetch)
+        gaps = [at.draw.expovariate(rate) for _ in range(ceil(rate * LATENCY_RUN))]
+        handled = consume(
+            at.connection,
+            [queue],
+            prefetch=prefetch,
+            work=work,
+            count=len(gaps),
+            publish=partial(at.publisher.send, "", queue, gaps),
+        )
+        counted = handled.after(LATENCY_SETTLE)
+        at.found.latencies.setdefault((work, prefetch), []).append(counted)
+
+
+def measure_fan_out(at: Station, exchanges: dict[int, tuple[str, list[str]]]) -> None:
+    """One turn of all numbers of copies."""
     gaps = [1 / FANOUT_RATE] * FANOUT_MESSAGES
-    with connection_to(way.url) as connection:
-        for _ in range(TURNS):
-            for copies in COPIES:
-                exchange, bound = queues.fanout(copies)
-                with paced_publisher(way.url, exchange, "", gaps):
-                    handled = consume(connection, bound, prefetch=100, count=copies * len(gaps))
-                values = found.fan_out.setdefault(copies, [])
-                values.append(statistics.median(handled.latencies))
+    for copies in at.draw.sample(COPIES, len(COPIES)):
+        exchange, bound = exchanges[copies]
+        handled = consume(
+            at.connection,
+            bound,
+            prefetch=100,
+            count=copies * len(gaps),
+            publish=partial(at.publisher.send, exchange, "", gaps),
+        )
+        at.found.fan_out.setdefault(copies, []).append(handled.after(LATENCY_SETTLE))
+
+
+def median_latency(turns: list[Handled]) -> tuple[float, dict[str, float | int]]:
+    """Over all messages, and how it varied from turn to turn.
+
+    ``halves`` is how much every second turn differs from the others, which tells how exact the
+    measurement itself is.
+    """
+    each = [handled.latencies for handled in turns]
+    varied = spread(list(map(statistics.median, each)))
+    some, others = (statistics.median(chain.from_iterable(each[first::2])) for first in (0, 1))
+    varied["halves"] = abs(some / others - 1)
+    return statistics.median(chain.from_iterable(each)), varied
 
 
 def predicted_rate(found: Calibration, work: float, prefetch: int) -> float:
@@ -205,10 +246,14 @@ def predicted_rate(found: Calibration, work: float, prefetch: int) -> float:
     return (simulation.totals("consumer").arrivals - before) / PREDICTED
 
 
-def predicted_latency(found: Calibration, work: float, prefetch: int, sent: list[float]) -> float:
+def predicted_latency(
+    found: Calibration, work: float, prefetch: int, rate: float, turns: list[Handled]
+) -> float:
     """The median latency of messages sent at the same times, seconds."""
-    scenario = scenario_of(found, work=work, prefetch=prefetch, rate=1.0)
-    gaps = [LEAD, *(after - before for before, after in pairwise(sorted(sent)))]
+    gaps: list[float] = []
+    for handled in turns:
+        gaps += [LEAD, *(after - before for before, after in pairwise(sorted(handled.sent)))]
+    scenario = scenario_of(found, work=work, prefetch=prefetch, rate=rate)
     every = Duration(distribution="replay", values=gaps)
     publisher = replace(scenario.publishers[0], every=every)
     simulation = Simulation(replace(scenario, publishers=[publisher]))
@@ -229,7 +274,7 @@ def predicted_fan_out(found: Calibration, copies: int) -> float:
         [Publishers("publisher", every=every, exchange="all", link=PUBLISHING)],
         [Queue(name) for name in names],
         [consumer_of(found, name, 0.0, 100, f"of {name}") for name in names],
-        links_of(found, 0.0),
+        links_of(found, 0.0, FANOUT_RATE),
         [Exchange("all", "fanout")],
         [Binding("all", name) for name in names],
         broker_of(found),
@@ -243,25 +288,31 @@ def predicted_fan_out(found: Calibration, copies: int) -> float:
 def run() -> dict[str, Any]:
     with bed() as ways:
         measured = measure(ways)
-    return compared(measured)
+    return compared(ways, measured)
 
 
-def compared(measured: dict[str, Measured]) -> dict[str, Any]:
+def compared(
+    ways: tuple[Way, Way], measured: dict[str, tuple[Calibration, Measured]]
+) -> dict[str, Any]:
     rates, latencies, fan_out = [], [], []
-    for name, found in measured.items():
-        known = found.calibration
-        for (work, prefetch), values in found.rates.items():
+    for way in ways:
+        known, found = measured[way.name]
+        for (work, prefetch), values in sorted(found.rates.items()):
             predicted = predicted_rate(known, work, prefetch)
-            point = {"way": name, "work": work, "prefetch": prefetch}
+            point = {"way": way.name, "work": work, "prefetch": prefetch}
             rates.append(judged(point, statistics.median(values), predicted, spread(values)))
-        for (work, prefetch), handled in found.latencies.items():
-            predicted = predicted_latency(known, work, prefetch, list(handled.sent))
-            point = {"way": name, "work": work, "prefetch": prefetch, "count": len(handled.sent)}
-            latencies.append(judged(point, statistics.median(handled.latencies), predicted))
-        for copies, values in found.fan_out.items():
+        for (work, prefetch), handled in sorted(found.latencies.items()):
+            rate = latency_rate(way, work, prefetch)
+            predicted = predicted_latency(known, work, prefetch, rate, handled)
+            point = {"way": way.name, "work": work, "prefetch": prefetch, "rate": rate}
+            point["count"] = sum(len(turn.sent) for turn in handled)
+            median, turns = median_latency(handled)
+            latencies.append(judged(point, median, predicted, turns))
+        for copies, handled in sorted(found.fan_out.items()):
             predicted = predicted_fan_out(known, copies)
-            point = {"way": name, "copies": copies}
-            fan_out.append(judged(point, statistics.median(values), predicted, spread(values)))
+            median, turns = median_latency(handled)
+            point = {"way": way.name, "copies": copies}
+            fan_out.append(judged(point, median, predicted, turns))
     draw(rates, latencies, fan_out)
     errors = sorted(point["error"] for point in rates)
     found_errors = {
@@ -274,9 +325,13 @@ def compared(measured: dict[str, Measured]) -> dict[str, Any]:
         "peer": "a real RabbitMQ broker and a plain pika consumer",
         "errors": found_errors,
         "latency_errors": spread([point["error"] for point in latencies]),
+        "latency_halves": {
+            way.name: spread([p["turns"]["halves"] for p in latencies if p["way"] == way.name])
+            for way in ways
+        },
         "allowed": ALLOWED,
         "met": {name: found_errors[name] <= most for name, most in ALLOWED.items()},
-        "calibrations": {name: asdict(found.calibration) for name, found in measured.items()},
+        "calibrations": {name: asdict(known) for name, (known, _) in measured.items()},
         "rates": rates,
         "latencies": latencies,
         "fan_out": fan_out,
@@ -288,7 +343,7 @@ def judged(
     point: dict[str, Any],
     measured: float,
     predicted: float,
-    turns: dict[str, float] | None = None,
+    turns: dict[str, float | int],
 ) -> dict[str, Any]:
     error = abs(predicted - measured) / measured
     return {**point, "measured": measured, "simulated": predicted, "error": error, "turns": turns}

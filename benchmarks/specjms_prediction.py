@@ -2,18 +2,23 @@
 
 The measurements and the author's predictions are those of Sachs for a broker on an 8-core
 server with 1 Gbit/s. The service demands were never published, so ours are worked out from the
-lower BASE alone. Messages pass the network, the CPU and the disk one after the other:
+lower BASE alone. A hop passes three stations, each first-come-first-served:
 
-- The network is first-come-first-served in each direction, and known: bytes over 1 Gbit/s.
-- What is left of a hop is CPU and disk. Processor sharing, and first-come-first-served with
-  exponential service, both take demand / (1 - load), so that how the two share the rest of a
-  hop does not matter as long as they are loaded alike. The eight cores count as one server
-  eight times as fast: with eight of them apart, demands that explain the lower BASE would
-  either overload the higher one or not be slowed down by it at all.
-- Demands stay, loads grow in proportion to BASE.
+- the network in each direction, which is known: bytes over 1 Gbit/s;
+- the broker, which every message passes. At the lower BASE non-persistent messages of one
+  scenario take nearly the same time whatever their size and fan-out: most of it is spent waiting
+  in the same line, and what they take is the time at the broker;
+- the disk, which only persistent messages pass: what they take beyond the others.
 
-One number cannot be had from a single BASE: how busy the broker was. It is assumed, the same
-for all scenarios; ``sensitivity`` says what follows from other values.
+In a line everybody waits alike, so that a hop grows by the same milliseconds for all, not in
+proportion to its own time. Service is taken as exponential: a mean time of D / (1 - load) at one
+load becomes longer by (load - before) / (1 - load) of itself at a higher one. Demands stay, loads
+grow in proportion to BASE. The eight cores count as one server eight times as fast: with eight of
+them apart, demands that explain the lower BASE would either overload the higher one or not be
+slowed down by it at all.
+
+One number cannot be had from a single BASE: how busy broker and disk were. It is assumed, the
+same for both and for all scenarios; ``sensitivity`` says what follows from other values.
 """
 
 from __future__ import annotations
@@ -23,11 +28,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulator.specjms import TYPES, expected, vertical
-from simulator.specjms.messages import BY_NAME, BYTES
+from simulator.specjms.messages import BY_NAME, BYTES, GROUPS
 from simulator.specjms.topology import Topology
 
 LOAD = 0.7
-"""Assumed share of time that CPU and disk are busy at the higher BASE, a common planning limit."""
+"""Assumed share of time that both are busy at the higher BASE, a common planning limit."""
 
 BYTES_PER_MS = 125_000.0
 
@@ -106,12 +111,31 @@ def network(case: Case, base: int, interaction: int) -> float:
     return total
 
 
+def mean_over(numbers: list[int], hops: dict[int, float], topology: Topology) -> float:
+    """Milliseconds of a hop on average over all messages of these interactions."""
+    weights = [topology.starts[number - 1] * len(PATHS[number]) for number in numbers]
+    return statistics.fmean([hops[number] for number in numbers], weights)
+
+
 def predicted(case: Case, load: float) -> dict[int, float]:
     """Milliseconds at the higher BASE, from those measured at the lower one and a load."""
     before = load * case.low / case.high
+    growth = (load - before) / (1 - load)
+    known = {number: network(case, case.low, number) for number in case.measured_low}
+    hops = {
+        number: (time - known[number]) / len(PATHS[number])
+        for number, time in case.measured_low.items()
+    }
+    persistent = [number for number in hops if GROUPS[BY_NAME[PATHS[number][0]].group].persistent]
+    others = [number for number in hops if number not in persistent]
+    rates = topology(case, case.low)
+    broker = mean_over(others, hops, rates)
+    disk = mean_over(persistent, hops, rates) - broker
     return {
-        number: (time - network(case, case.low, number)) * (1 - before) / (1 - load)
+        number: time
         + network(case, case.high, number)
+        - known[number]
+        + len(PATHS[number]) * growth * (broker + disk * (number in persistent))
         for number, time in case.measured_low.items()
     }
 

@@ -52,9 +52,9 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--duration",
         type=number,
-        default=60.0,
+        default=90.0,
         metavar="SECONDS",
-        help="about how long to measure (default 60)",
+        help="how long to measure, about (default 90)",
     )
     parser.add_argument(
         "--work",
@@ -75,15 +75,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure with a progress bar; write the scenario and say what was found."""
     from rich.progress import Progress
 
-    from controlmq.rabbitmq.calibration import STEPS, calibrate
+    from controlmq.rabbitmq.calibration import calibrate
     from simulator.scenario_text import scenario_text
 
     _check(arguments)
     with Progress(console=console(to_stderr=True), transient=True) as bar:
-        task = bar.add_task("calibrating", total=STEPS)
+        task = bar.add_task("calibrating", total=1.0)
 
-        def progress(what: str) -> None:
-            bar.update(task, advance=1, description=f"measured: {what}")
+        def progress(what: str, share: float) -> None:
+            bar.update(task, completed=share, description=f"measured: {what}")
 
         found = calibrate(broker_url(arguments), arguments.duration, progress)
     scenario = scenario_of(

@@ -9,7 +9,9 @@ A message to ``n`` queues costs its publisher's connection ``publish + n * copy`
 ``enqueue`` and ``deliver``. On one core the copy in the middle reaches its handler after
 ``publish + n * (copy + enqueue) + (n + 1) / 2 * deliver``, so the slope of the median latency
 over ``n`` is ``copy + enqueue + deliver / 2``; where routing ends and the queue begins cannot
-be seen from outside, and each gets half. The rest of the latency is on the two links.
+be seen from outside, and each gets half. The rest of the latency is on the two links. It is
+longer when messages come seldom, because whoever has slept longer wakes up later; the
+publisher's link is that of one rate.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
 TYPICAL_WORK = 0.001
 """Seconds of work a message at which the broker's part of a round is looked at."""
+
+MOST_LOAD = 0.5
+"""Share of the time a consumer works beyond which more of it adds no more to a median latency
+but waiting, which the simulation has anyway."""
 
 OVERLOAD = 1.25
 """Messages published for each that the consumer can take, where its window is to be the limit."""
@@ -58,15 +64,34 @@ def broker_of(found: Calibration, cores: int = 1) -> Broker:
     )
 
 
-def links_of(found: Calibration, work: float) -> list[Link]:
-    """The ways of a publisher and of a consumer that works so long."""
+def latency_of(found: Calibration, work: float, rate: float) -> float:
+    """The median latency at this rate (messages/second), of a consumer that works so long.
+
+    Both curves are straight in between; the share that a load adds is taken to grow with it.
+    """
+    from controlmq.rabbitmq.calibration import LOAD
+
+    lowest = found.loaded_latency_at.points[0][0]
+    known = max(rate, lowest)
+    added = found.loaded_latency_at(known) / found.latency_at(known) - 1
+    load = min(rate * work, MOST_LOAD)
+    return found.latency_at(rate) * (1 + added * load / LOAD)
+
+
+def links_of(found: Calibration, work: float, rate: float | None = None) -> list[Link]:
+    """The ways of a publisher and of a consumer that works so long.
+
+    The publisher's has what it takes to wake up everybody on the way of a message at this
+    ``rate`` (messages/second); without one, at that of the messages that were copied.
+    """
     from simulator import Link
 
+    latency = found.latency(1) if rate is None else latency_of(found, work, rate)
     broker = broker_of(found)
     at_broker = broker.deliver + broker.acknowledge
     consuming = max(found.cycle(work) - found.busy(work) - at_broker, 0.0)
     published = broker.publish + broker.copy + broker.enqueue + broker.deliver
-    publishing = max(2 * (found.latency(1) - published - consuming / 2), 0.0)
+    publishing = max(2 * (latency - published - consuming / 2), 0.0)
     return [Link(PUBLISHING, publishing), Link(CONSUMING, consuming)]
 
 
@@ -111,7 +136,7 @@ def scenario_of(
         [publishers],
         [Queue("queue", max_length=LONGEST if rate is None else None)],
         [consumer_of(found, "queue", work, prefetch)],
-        links_of(found, work),
+        links_of(found, work, rate),
         broker=broker_of(found, cores),
     )
 
@@ -123,6 +148,7 @@ def comment_of(found: Calibration) -> str:
         return f"{1e6 * seconds:.1f} us"
 
     publish, deliver, confirm = found.publish, found.deliver, found.persistent_confirm
+    lowest, highest = found.latency_at.points[0], found.latency_at.points[-1]
     return fill(
         f"Measured from the client; see docs/simulator.md. A call and its answer took "
         f"{us(found.call)}. One connection published a message in {us(publish.base)} and "
@@ -133,7 +159,8 @@ def comment_of(found: Calibration) -> str:
         f"{found.busy.slope:.4f} * work for a message, with prefetch 1 {us(found.cycle.base)} + "
         f"{found.cycle.slope:.4f} * work. From publisher to handler it was "
         f"{us(found.latency.base)} + {us(found.latency.slope)} for each queue that got a copy, "
-        f"in the median. A confirm came after {us(found.confirm.base)}, for a persistent message "
-        f"after {us(confirm.base)}.",
+        f"in the median; to one queue at {lowest[0]:g} messages a second {us(lowest[1])}, at "
+        f"{highest[0]:g} {us(highest[1])}. A confirm came after {us(found.confirm.base)}, "
+        f"for a persistent message after {us(confirm.base)}.",
         width=96,
     )

@@ -40,7 +40,7 @@ In the order you meet them:
   controlmq follow      models that keep up with consumers as they run
   controlmq load        messages to try it with
   controlmq calibrate   a simulated broker that behaves like yours
-  controlmq specjms     a published workload on a simulated broker, with its audit
+  controlmq specjms     a published workload on a simulated or live broker, with its audit
 
 Every command explains itself with --help and prints data with --json.
 """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import sqrt
+from random import Random
 
 from controlmq.checks import above_zero
 from simulator import checks
@@ -49,24 +51,57 @@ class Phases:
             checks.seconds(key, above_zero(key, getattr(self, key)))
 
     @property
+    def end(self) -> float:
+        """When publishers stop."""
+        return self.warm_up + self.measurement
+
+    @property
     def schedule(self) -> tuple[Change, ...]:
         """How the rate of every publisher changes."""
-        end = self.warm_up + self.measurement
         # A schedule begins at 1; an instant later the ramp sets out from 0.
-        return (Change(0.0, 0.0), Change(1e-9, 1.0, over=self.warm_up - 1e-9), Change(end, 0.0))
+        return (
+            Change(0.0, 0.0),
+            Change(1e-9, 1.0, over=self.warm_up - 1e-9),
+            Change(self.end, 0.0),
+        )
+
+    def times(self, every: Duration, seed: str) -> Iterator[float]:
+        """When a driver starts interactions on a clock of its own, as this schedule has it.
+
+        ``every`` is deterministic or exponential. It begins at a random point of its cycle.
+        """
+        draw = Random(seed)
+        assert every.mean is not None
+        full = draw.random() * every.mean
+        while True:
+            # What the full rate does in `full` seconds takes longer while it ramps up.
+            ramped = sqrt(2 * self.warm_up * full)
+            time = ramped if ramped < self.warm_up else full + self.warm_up / 2
+            if time >= self.end:
+                return
+            yield time
+            exponential = every.distribution == "exponential"
+            full += draw.expovariate(1 / every.mean) if exponential else every.mean
 
 
 @dataclass(frozen=True)
 class Deployment:
     """Where the workload runs: the broker, the way to it, and what each receiver does.
 
-    ``work`` is what a receiver spends on a message; it has ``handlers`` threads and a prefetch
-    of ``prefetch``.
+    ``work`` is what a receiver spends on a message, ``overhead`` what its client adds to it; it
+    has ``handlers`` threads and a prefetch of ``prefetch``. Who starts an interaction may have
+    a way to the broker of its own, ``driving``.
+
+    ``write_first``: a persistent message is on disk before it is delivered. RabbitMQ's classic
+    queues do not wait for that if a consumer does.
     """
 
     broker: Broker | None = MACHINE
     link: Link = field(default_factory=lambda: Link("network", 0.4e-3, bytes_per_second=125e6))
+    driving: Link | None = None
+    write_first: bool = True
     work: float = 0.1e-3
+    overhead: float = 0.0
     handlers: int = 1
     prefetch: float = 20.0
 
@@ -76,7 +111,8 @@ class Workload:
     """A scenario, with what an audit holds its run against.
 
     ``queues`` has the types and routing keys that every queue is to receive, ``drivers`` the
-    groups of publishers of each interaction.
+    groups of publishers of each interaction, ``locations`` who each publisher and consumer is,
+    ``options`` how each type is sent.
     """
 
     scenario: Scenario
@@ -85,6 +121,8 @@ class Workload:
     expected: Expected
     queues: Mapping[str, list[tuple[str, str]]]
     drivers: Mapping[int, list[str]]
+    locations: Mapping[str, str]
+    options: Mapping[str, Option]
 
 
 def workload(
@@ -118,13 +156,17 @@ class _Builder:
         self.topology, self.phases, self.deployment = topology, phases, deployment
         self.pacing, self.options = pacing, options(types)
         self.flow = Flow(topology)
+        self.answers: dict[tuple[str, str], list[Answer]] = {}
+        for answer in self.flow.answers:
+            self.answers.setdefault((answer.location, base_type(answer.on)), []).append(answer)
         self.turn = itertools.count()
         self.exchanges: dict[str, Exchange] = {}
         self.bindings: dict[tuple[str, str, str], Binding] = {}
         self.addressed: dict[str, set[tuple[str, str]]] = {}
 
     def workload(self) -> Workload:
-        publishers = [self._publishers(start) for start in self.flow.starts]
+        starts = self.flow.starts
+        publishers = [self._publishers(start) for start in starts]
         received = self.flow.destinations()
         consumers = [self._consumer(location, type_) for location, type_ in received]
         scenario = Scenario(
@@ -133,13 +175,13 @@ class _Builder:
             publishers,
             [self._queue(location, type_) for location, type_ in received],
             consumers,
-            [self.deployment.link],
+            list(dict.fromkeys([self.deployment.link, self._driving])),
             list(self.exchanges.values()),
             list(self.bindings.values()),
             self.deployment.broker,
         )
         drivers: dict[int, list[str]] = {}
-        for start, group in zip(self.flow.starts, publishers, strict=True):
+        for start, group in zip(starts, publishers, strict=True):
             drivers.setdefault(start.interaction, []).append(group.name)
         return Workload(
             scenario,
@@ -148,7 +190,14 @@ class _Builder:
             expected(self.topology),
             {queue: sorted(sent) for queue, sent in self.addressed.items()},
             drivers,
+            {group.name: start.sender for start, group in zip(starts, publishers, strict=True)}
+            | {queue_name(location, type_): location for location, type_ in received},
+            self.options,
         )
+
+    @property
+    def _driving(self) -> Link:
+        return self.deployment.driving or self.deployment.link
 
     def _publishers(self, start: Start) -> Publishers:
         type_ = base_type(start.type)
@@ -167,7 +216,7 @@ class _Builder:
                 )
             ],
             confirms=1 if delivery.transactional else None,
-            link=self.deployment.link.name,
+            link=self._driving.name,
             schedule=self.phases.schedule,
         )
 
@@ -177,13 +226,17 @@ class _Builder:
         queues = [queue_name(location, type_) for location in to]
         exchange, key = "", queues[0]
         if self.options[name].delivery.topic:
-            exchange, key = self._exchange(name, to[0]), f"{name}.{'+'.join(to)}"
+            exchange, key = self._exchange(name, to[0]), f"{name}.{self._addressees(to)}"
             self.exchanges.setdefault(exchange, Exchange(exchange, "topic"))
             for queue in queues:
                 self.bindings[exchange, queue, key] = Binding(exchange, queue, key)
         for queue in queues:
             self.addressed.setdefault(queue, set()).add((type_, key))
         return exchange, key
+
+    def _addressees(self, to: tuple[str, ...]) -> str:
+        # A routing key has 255 bytes at most, and there may be hundreds of supermarkets.
+        return "all" if to == tuple(self.flow.shops) and len(to) > 1 else "+".join(to)
 
     def _exchange(self, name: str, location: str) -> str:
         return {
@@ -200,25 +253,23 @@ class _Builder:
         return Queue(
             queue_name(location, type_),
             durable=delivery.durable,
-            write_before_delivery=delivery.persistent and delivery.durable,
+            write_before_delivery=(
+                self.deployment.write_first and delivery.persistent and delivery.durable
+            ),
         )
 
     def _consumer(self, location: str, type_: str) -> Consumer:
-        answers = [
-            answer
-            for answer in self.flow.answers
-            if answer.location == location and base_type(answer.on) == type_
-        ]
         late = self.options[type_].delivery.transactional
         return Consumer(
             queue_name(location, type_),
             queue_name(location, type_),
             Duration(self.deployment.work),
             handlers=self.deployment.handlers,
+            overhead=self.deployment.overhead,
             link=self.deployment.link.name,
             prefetch=self.deployment.prefetch,
             acknowledge="after-processing" if late else "on-receipt",
-            sends=[self._send(answer) for answer in answers],
+            sends=[self._send(answer) for answer in self.answers.get((location, type_), [])],
         )
 
     def _send(self, answer: Answer) -> Send:

@@ -22,7 +22,7 @@ class Run:
     ``received`` by type, the delivery time of every queue, and for every interaction the time
     from its start to its last message and the share of starts that were ``late``. Over all
     phases: messages ``waiting`` in each queue at the start, and how many of those sent to it
-    each queue ``missed``.
+    each queue ``missed``. Of a real broker nobody knows here how busy it was.
     """
 
     workload: Workload
@@ -35,8 +35,8 @@ class Run:
     late: Mapping[int, float]
     waiting: Mapping[str, int]
     missed: Mapping[str, int]
-    core_utilisation: float
-    disk_utilisation: float
+    core_utilisation: float | None
+    disk_utilisation: float | None
 
     @property
     def interactions(self) -> list[int]:
@@ -58,16 +58,16 @@ def run(workload: Workload, seed: int = 0, simulation: Simulation | None = None)
     begin = phases.warm_up
     simulation.run_until(begin)
     measured, at_begin = Meter(simulation), simulation.sent
-    simulation.run_until(begin + phases.measurement)
+    simulation.run_until(phases.end)
     metrics, at_end = measured.read(), simulation.sent
-    simulation.run_until(begin + phases.measurement + phases.drain)
+    simulation.run_until(phases.end + phases.drain)
     sent, received = simulation.sent, whole.read().queues
     return Run(
         workload,
         phases.measurement,
         {i: round(_total(metrics, names)) for i, names in drivers.items()},
-        _by_base_type({name: at_end[name] - at_begin[name] for name in at_end}),
-        _by_base_type({(name, ""): each.count for name, each in metrics.types.items()}),
+        by_base_type({name: at_end[name] - at_begin[name] for name in at_end}),
+        by_base_type({(name, ""): each.count for name, each in metrics.types.items()}),
         {name: queue.latency for name, queue in metrics.queues.items()},
         _completions(metrics, workload),
         {i: _late(metrics, names) for i, names in drivers.items()},
@@ -91,7 +91,8 @@ def _waiting(simulation: Simulation) -> dict[str, int]:
     return {name: int(lengths[row] + held[row]) for row, name in enumerate(names)}
 
 
-def _by_base_type(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
+def by_base_type(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """Counts by type and anything else, summed up by type as SPECjms2007 has it."""
     sums = {each.name: 0 for each in TYPES}
     for (name, _), count in counts.items():
         if base_type(name) in sums:
@@ -121,11 +122,14 @@ def _completions(metrics: Metrics, workload: Workload) -> dict[int, Latency]:
         if interaction in LAST:
             found[interaction] = metrics.chains[LAST[interaction]]
         else:
-            kinds = {
-                message.type
-                for group in workload.scenario.publishers
-                if group.name in groups
-                for message in group.messages
-            }
-            found[interaction] = metrics.types[str(kinds.pop())]
+            found[interaction] = metrics.types[first_types(workload)[groups[0]]]
     return found
+
+
+def first_types(workload: Workload) -> dict[str, str]:
+    """The type with which each driver starts an interaction."""
+    return {
+        group.name: str(message.type)
+        for group in workload.scenario.publishers
+        for message in group.messages
+    }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from controlmq.checks import above_zero, not_negative
 from controlmq.errors import InputError
 from simulator import checks
+from simulator.specjms.messages import INTERACTIONS
 
 HORIZONTAL_RATES = (
     1.53920154,
@@ -81,6 +83,16 @@ class Topology:
                 self.rates, (shops, centres, 1, shops, shops, 1, 1), strict=True
             )
         )
+
+    def only(self, interactions: Collection[int]) -> Topology:
+        """The same locations with some of the interactions, and no other."""
+        for number in interactions:
+            checks.whole("interaction", number, 1, len(INTERACTIONS))
+        rates = tuple(
+            rate if number in interactions else 0.0
+            for number, rate in zip(INTERACTIONS, self.rates, strict=True)
+        )
+        return replace(self, rates=rates)
 
     def suppliers_of_families(self) -> dict[tuple[tuple[int, ...], int], float]:
         """Who offers a family and who of them gets the order, with the share of such families.

@@ -6,9 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from controlmq.cli.calibrated import comment_of, scenario_of
-from controlmq.rabbitmq.calibration import Calibration, Line
-from simulator import Duration, Meter, Scenario, Simulation, parse_scenario
+from controlmq.cli.calibrated import (
+    PUBLISHING,
+    broker_of,
+    comment_of,
+    consumer_of,
+    latency_of,
+    links_of,
+    scenario_of,
+)
+from controlmq.rabbitmq.calibration import LOAD, Calibration, Curve, Line
+from simulator import (
+    Binding,
+    Duration,
+    Exchange,
+    Meter,
+    Publishers,
+    Queue,
+    Scenario,
+    Simulation,
+    parse_scenario,
+)
 from simulator.scenario_text import scenario_text
 
 FOUND = Calibration(
@@ -21,6 +39,8 @@ FOUND = Calibration(
     busy=Line(150e-6, 1.02),
     cycle=Line(2e-3, 1.01),
     latency=Line(1e-3, 50e-6),
+    latency_at=Curve([(1.0, 3e-3), (10.0, 2e-3), (100.0, 1e-3)]),
+    loaded_latency_at=Curve([(10.0, 2e-3), (100.0, 1.2e-3)]),
     confirm=Line(0.6e-3, 1e-9),
     persistent_confirm=Line(2.6e-3, 3e-9),
 )
@@ -60,11 +80,45 @@ def test_the_simulated_consumer_takes_what_was_measured(work: float) -> None:
     assert 1 / busy.consumers["consumer"].arrival_rate == pytest.approx(FOUND.busy(work), rel=0.002)
 
 
-def test_the_simulated_latency_is_the_measured_one() -> None:
-    scenario = scenario_of(FOUND, work=0.001, prefetch=10, rate=20.0, size=0)
-    apart = replace(scenario.publishers[0], every=Duration(0.05))
+def test_a_curve_is_straight_over_the_logarithm_and_level_beyond_its_ends() -> None:
+    curve = Curve([(1.0, 5.0), (100.0, 3.0), (200.0, 0.0)])
+    assert [curve(x) for x in (0.1, 1.0, 100.0, 200.0, 1e4)] == [5.0, 5.0, 3.0, 0.0, 0.0]
+    assert curve(10.0) == pytest.approx(4.0)
+    assert curve(100.0 * 2**0.5) == pytest.approx(1.5)
+    assert Curve([(7.0, 2.0)])(1.0) == 2.0
+
+
+@pytest.mark.parametrize("rate", [5.0, 20.0, 150.0])
+def test_the_simulated_latency_is_the_one_measured_at_this_rate(rate: float) -> None:
+    scenario = scenario_of(FOUND, work=0.001, prefetch=10, rate=rate, size=0)
+    apart = replace(scenario.publishers[0], every=Duration(1 / rate))
     latency = simulated(replace(scenario, publishers=[apart])).read().queues["queue"].latency
-    assert latency.mean == pytest.approx(FOUND.latency(1), rel=1e-6)
+    assert latency.mean == pytest.approx(latency_of(FOUND, 0.001, rate), rel=1e-6)
+
+
+def test_a_load_adds_its_share_to_the_latency() -> None:
+    assert latency_of(FOUND, 0.0, 100.0) == FOUND.latency_at(100.0)
+    assert latency_of(FOUND, LOAD / 100.0, 100.0) == pytest.approx(FOUND.loaded_latency_at(100.0))
+    assert latency_of(FOUND, LOAD / 200.0, 100.0) == pytest.approx(1.1e-3)
+    assert latency_of(FOUND, 0.001, 5.0) == FOUND.latency_at(5.0)
+
+
+@pytest.mark.parametrize("copies", [1, 3, 9])
+def test_the_simulated_copy_in_the_middle_is_as_late_as_measured(copies: int) -> None:
+    names = [f"queue {number}" for number in range(copies)]
+    scenario = Scenario(
+        "copies",
+        1.0,
+        [Publishers("publisher", every=Duration(0.05), exchange="all", link=PUBLISHING)],
+        [Queue(name) for name in names],
+        [consumer_of(FOUND, name, 0.0, 100, f"of {name}") for name in names],
+        links_of(FOUND, 0.0),
+        [Exchange("all", "fanout")],
+        [Binding("all", name) for name in names],
+        broker_of(FOUND),
+    )
+    latency = simulated(scenario).read().types["publisher"]
+    assert latency.mean == pytest.approx(FOUND.latency(copies), rel=1e-6)
 
 
 def test_a_persistent_confirm_takes_as_much_longer_as_measured() -> None:

@@ -30,7 +30,7 @@ def test_a_calibration_becomes_a_scenario_that_runs(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("controlmq.rabbitmq.calibration.experiments.TURNS", 1)
+    monkeypatch.setattr("controlmq.rabbitmq.calibration.FEWEST_TURNS", 1)
     path = tmp_path / "calibrated.toml"
     url = f"amqp://guest:guest@127.0.0.1:{proxy.port}/%2F"
     words = ["--duration", "1", "--work", "0.001", "--prefetch", "3", "--out", str(path), "--json"]
@@ -40,6 +40,7 @@ def test_a_calibration_becomes_a_scenario_that_runs(
     for key in ("publish", "deliver", "busy", "cycle", "latency", "confirm"):
         assert 0 <= found[key]["base"] < 1
     assert found["cycle"]["base"] > found["busy"]["base"]
+    assert all(latency > ROUND_TRIP for _, latency in found["latency_at"]["points"])
 
     scenario = load_scenario(path)
     assert sum(link.round_trip for link in scenario.links) > ROUND_TRIP

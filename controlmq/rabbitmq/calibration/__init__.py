@@ -2,70 +2,57 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from controlmq.rabbitmq.calibration.experiments import COPIES, TURNS, WORKS, Experiments
-from controlmq.rabbitmq.calibration.figures import Calibration, Line
+from controlmq.rabbitmq.calibration.experiments import LOAD, STEPS, Experiments
+from controlmq.rabbitmq.calibration.figures import Calibration, Curve, Line
+from controlmq.rabbitmq.calibration.pacing import clock, publishing_process
 from controlmq.rabbitmq.calibration.queues import temporary_queues
 
-__all__ = ["SECONDS", "STEPS", "Calibration", "Line", "calibrate"]
+__all__ = ["LOAD", "SECONDS", "Calibration", "Curve", "Line", "calibrate", "calibrating"]
 
-SECONDS = 60.0
-"""How long a calibration takes, about, unless told otherwise."""
+SECONDS = 90.0
+"""How long a calibration takes, unless told otherwise."""
 
-STEPS = 6 + TURNS * (2 * len(WORKS) + len(COPIES))
-"""How often a calibration says that it has come further."""
+TURN, FEWEST_TURNS = 9.0, 3
+"""Seconds of a turn of all experiments, about, and how many turns there are at least."""
 
-Value = TypeVar("Value")
+SHORTEST, LONGEST = 0.05, 2.0
+"""How much the experiments of a turn are shortened and stretched, at most."""
+
+
+@contextmanager
+def calibrating(url: str) -> Iterator[Experiments]:
+    """The experiments on the broker at ``url``, for a caller who decides when to do each turn.
+
+    Queues of their own are used and deleted afterwards, whatever happens.
+    """
+    with temporary_queues(url) as queues, publishing_process(url) as publisher:
+        yield Experiments(queues, publisher)
 
 
 def calibrate(
     url: str,
     seconds: float = SECONDS,
-    progress: Callable[[str], None] = lambda what: None,
+    progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> Calibration:
-    """Measure the broker at ``url``; ``progress`` hears what has been measured.
-
-    Queues of its own are used and deleted afterwards, whatever happens.
-    """
-    with temporary_queues(url) as queues:
-        experiments = Experiments(url, queues, seconds / SECONDS)
-
-        def done(what: str, value: Value) -> Value:
-            progress(what)
-            return value
-
-        def each(what: str, values: Iterable[Value]) -> list[Value]:
-            return [done(what, value) for value in values]
-
-        call = done("round trip", experiments.round_trip())
-        publish, publish_cpu = done("publishing", experiments.publishing())
-        deliver, deliver_cpu = done("deliveries", experiments.delivering())
-        acknowledge = done("acknowledgements", experiments.acknowledging())
-        windows = each("windows", experiments.windows())
-        cycles = [(work, handled.spells()) for prefetch, work, handled in windows if prefetch == 1]
-        busy = [(work, handled.spells()) for prefetch, work, handled in windows if prefetch > 1]
-        latencies = each("latency", experiments.latencies())
-        return Calibration(
-            call=call,
-            publish=publish,
-            publish_cpu=publish_cpu,
-            deliver=deliver,
-            deliver_cpu=deliver_cpu,
-            acknowledge=acknowledge,
-            busy=_line(busy),
-            cycle=_line(cycles),
-            latency=_line((float(copies), values) for copies, values in latencies),
-            confirm=done("confirms", experiments.confirms(persistent=False)),
-            persistent_confirm=done("persistence", experiments.confirms(persistent=True)),
-        )
+    """Measure the broker at ``url``; ``progress`` hears what was measured and the share done."""
+    turns = max(round(seconds / TURN), FEWEST_TURNS)
+    start = clock()
+    with calibrating(url) as experiments:
+        experiments.scale = _within(seconds / turns / TURN)
+        for turn in range(turns):
+            began = clock()
+            for number, what in enumerate(experiments.turn(), start=1):
+                progress(what, (turn + number / len(STEPS)) / turns)
+            now = clock()
+            if turn < turns - 1:
+                # What is left, spread over the turns that are left.
+                wanted = (seconds - (now - start)) / (turns - turn - 1)
+                experiments.scale = _within(experiments.scale * wanted / (now - began))
+        return experiments.found()
 
 
-def _line(values: Iterable[tuple[float, list[float]]]) -> Line:
-    """A line through the median of all values at the same place."""
-    at: dict[float, list[float]] = {}
-    for x, ys in values:
-        at.setdefault(x, []).extend(ys)
-    return Line.through((x, statistics.median(ys)) for x, ys in sorted(at.items()))
+def _within(scale: float) -> float:
+    return min(max(scale, SHORTEST), LONGEST)

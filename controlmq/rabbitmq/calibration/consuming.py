@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -76,10 +76,13 @@ def consume(
     seconds: float | None = None,
     count: int | None = None,
     auto_ack: bool = False,
+    publish: Callable[[], float] | None = None,
 ) -> Handled:
     """Handle messages for so many seconds after the first, or so many of them.
 
     Every message takes ``work`` seconds and is acknowledged on its own, unless ``auto_ack``.
+    ``publish`` is called once all queues have been asked for messages, and tells in how many
+    seconds the last one is there.
     """
     times: list[float] = []
     sent: list[float] = []
@@ -101,15 +104,16 @@ def consume(
         if len(times) == count or (now >= end and len(times) >= 2 * FEWEST):
             channel.stop_consuming()
 
-    longest = PATIENCE + (seconds if seconds is not None else (count or 0) * (work + 0.1))
-    timer = connection.call_later(longest, channel.stop_consuming)
     asked = clock()
     for queue in queues:
         channel.basic_consume(queue, handle, auto_ack=auto_ack)
+    longest = PATIENCE + (seconds if seconds is not None else (count or 0) * (work + 0.1))
+    longest += publish() if publish else 0.0
+    timer = connection.call_later(longest, channel.stop_consuming)
     channel.start_consuming()
     connection.remove_timeout(timer)
     channel.close()
-    if len(times) < FEWEST or (count is not None and len(times) < count):
+    if len(times) < (FEWEST if count is None else count):
         raise ControlmqError(
             f"only {len(times)} messages came in {longest:.0f} seconds; is the broker blocked "
             "by an alarm, or busy?"

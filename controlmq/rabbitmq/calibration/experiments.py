@@ -1,16 +1,22 @@
-"""The experiments of a calibration, each of which isolates one or two figures."""
+"""The experiments of a calibration, each of which isolates one or two figures.
+
+All of them are done in short turns, again and again, so that a passing disturbance hits a few of
+the values of every figure and not all of one; the median counts.
+"""
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from math import ceil
+from collections.abc import Iterator
+from math import ceil, log
 
-from controlmq.rabbitmq.calibration.consuming import Handled, consume
-from controlmq.rabbitmq.calibration.figures import Line
-from controlmq.rabbitmq.calibration.pacing import STAMP, clock, paced_publisher
+import pika
+
+from controlmq.rabbitmq.calibration.consuming import consume
+from controlmq.rabbitmq.calibration.figures import Calibration, Points
+from controlmq.rabbitmq.calibration.pacing import STAMP, PacedPublisher, clock
 from controlmq.rabbitmq.calibration.queues import TemporaryQueues
 
 SIZES = (STAMP.size, 1024, 4096, 16384)
@@ -19,82 +25,136 @@ SIZES = (STAMP.size, 1024, 4096, 16384)
 WORKS = (0.0004, 0.0008, 0.0016, 0.004)
 """Seconds of work a message, for what a busy consumer takes."""
 
-COPIES = (1, 3, 8)
-"""Queues that a message is copied to."""
-
-LATENCY_RATE = 150.0
-"""Messages/second for latencies: few enough that each is handled before the next is sent, enough
-that nobody has fallen asleep. At a few messages/second latencies are up to twice as long."""
-
-SETTLE = 0.15
-"""Share of a run that is not counted, while the window fills."""
-
-TURNS = 3
-"""Times that each point is measured, by turns, so that a passing disturbance hits one of them."""
+WINDOW_RUN, WINDOW_SETTLE = 0.2, 0.05
+"""Seconds that a consumer runs at one prefetch, and how many of them are not counted."""
 
 PREFETCH = 100
 """Enough to keep a consumer without work busy."""
 
+STEPS = ("round trip", "publishing", "deliveries", "windows", "latency", "copies", "confirms")
+"""What a turn measures, in this order."""
 
-@dataclass
+RATES = {
+    600.0: 0.2,
+    280.0: 0.2,
+    140.0: 0.25,
+    65.0: 0.3,
+    28.0: 0.3,
+    11.0: 0.3,
+    4.0: 0.5,
+    1.4: 0.75,
+}
+"""Messages/second for latencies, and for how many seconds: the longer everybody on the way of a
+message has slept, the later they wake up."""
+
+SETTLE = 0.1
+"""Seconds before those that count: the first messages after a pause take longer."""
+
+LOAD, LOADED_FROM = 0.25, 60.0
+"""Share of the time that a consumer with work is busy, and the messages/second from which on its
+latencies are measured too; with fewer, a load like this takes long work."""
+
+COPIES = (1, 3, 7, 12)
+"""Queues that a message is copied to."""
+
+COPIES_RATE, COPIES_RUN = 80.0, 0.2
+"""Messages/second that are copied, and for how many seconds; few enough that all copies of one
+are handled before the next is sent."""
+
+
 class Experiments:
-    """All experiments on one broker; ``scale`` stretches how long they take, 1 being a minute."""
+    """All experiments on one broker; ``scale`` stretches how long each of them takes."""
 
-    url: str
-    queues: TemporaryQueues
-    scale: float = 1.0
+    def __init__(self, queues: TemporaryQueues, publisher: PacedPublisher) -> None:
+        self.connection = queues.connection
+        self.queues = queues
+        self.publisher = publisher
+        self.scale = 1.0
+        self.queue = queues.queue()
+        self.fanouts = {copies: queues.fanout(copies) for copies in COPIES}
+        self._random = random.Random(1)
+        self._call: list[float] = []
+        self._acknowledge: list[float] = []
+        self._publish, self._publish_cpu = Points(), Points()
+        self._deliver, self._deliver_cpu = Points(), Points()
+        self._busy, self._cycle = Points(), Points()
+        self._latency, self._loaded, self._copies = Points(), Points(), Points()
+        self._confirms = {False: Points(), True: Points()}
 
-    def __post_init__(self) -> None:
-        self.connection = self.queues.connection
-        self.queue = self.queues.queue()
-        self.call = 0.0
+    def turn(self) -> Iterator[str]:
+        """Every experiment once; says after each what it has measured."""
+        steps = (
+            self._round_trip,
+            self._publishing,
+            self._delivering,
+            self._windows,
+            self._latencies,
+            self._copying,
+            self._confirming,
+        )
+        for what, measure in zip(STEPS, steps, strict=True):
+            measure()
+            yield what
 
-    def round_trip(self) -> float:
+    def found(self) -> Calibration:
+        """What all turns together say."""
+        return Calibration(
+            call=self.call,
+            publish=self._publish.line(),
+            publish_cpu=self._publish_cpu.line(),
+            deliver=self._deliver.line(),
+            deliver_cpu=self._deliver_cpu.line(),
+            acknowledge=max(statistics.median(self._acknowledge), 0.0),
+            busy=self._busy.line(),
+            cycle=self._cycle.line(),
+            latency=self._copies.line(),
+            latency_at=self._latency.curve(),
+            loaded_latency_at=self._loaded.curve(),
+            confirm=self._confirms[False].line(),
+            persistent_confirm=self._confirms[True].line(),
+        )
+
+    @property
+    def call(self) -> float:
         """Seconds that a call takes which the broker answers at once."""
+        return statistics.median(self._call)
+
+    def _round_trip(self) -> None:
         channel = self.connection.channel()
-        taken: list[float] = []
-        end = clock() + 1.0 * self.scale
-        while clock() < end or len(taken) < 5:
+        end = clock() + 0.05 * self.scale
+        while clock() < end or len(self._call) < 5:
             start = clock()
             channel.basic_qos(prefetch_count=1)
-            taken.append(clock() - start)
+            self._call.append(clock() - start)
         channel.close()
-        self.call = statistics.median(taken)
-        return self.call
 
-    def publishing(self) -> tuple[Line, Line]:
-        """Seconds a message that publishing takes, and those of the client's CPU."""
-        count = max(round(400 * self.scale), 20)
-        return self._lines(lambda size: self._published(size, count))
+    def _publishing(self) -> None:
+        """Messages of each size in a row; seconds of one, and those of the client's CPU."""
+        count = max(round(100 * self.scale), 20)
+        for size in SIZES:
+            channel = self.connection.channel()
+            body = bytes(size)
+            start, cpu = clock(), time.process_time()
+            for _ in range(count):
+                channel.basic_publish("", self.queue, body)
+            # Answered when everything before it has been routed.
+            channel.queue_declare(self.queue, passive=True)
+            taken, cpu = clock() - start - self.call, time.process_time() - cpu
+            channel.close()
+            self.queues.purge(self.queue)
+            self._publish.add(size, max(taken, cpu) / count)
+            self._publish_cpu.add(size, cpu / count)
 
-    def _published(self, size: int, count: int) -> tuple[float, float]:
-        channel = self.connection.channel()
-        body = bytes(size)
-        start, cpu = clock(), time.process_time()
-        for _ in range(count):
-            channel.basic_publish("", self.queue, body)
-        # Answered when everything before it has been routed.
-        channel.queue_declare(self.queue, passive=True)
-        taken, cpu = clock() - start - self.call, time.process_time() - cpu
-        channel.close()
-        self.queues.purge(self.queue)
-        return max(taken, cpu) / count, cpu / count
-
-    def delivering(self) -> tuple[Line, Line]:
-        """Seconds a message that deliveries take, and those of the client's CPU."""
-        count = max(round(1000 * self.scale), 20)
-        return self._lines(lambda size: self._delivered(size, count, auto_ack=True))
-
-    def acknowledging(self) -> float:
-        """Seconds a message that an acknowledgement adds to a delivery."""
-        count = max(round(1500 * self.scale), 50)
-        size = SIZES[0]
-        differences = []
-        for _ in range(TURNS):
-            with_acks = self._delivered(size, count, auto_ack=False)[0]
-            without = self._delivered(size, count, auto_ack=True)[0]
-            differences.append(with_acks - without)
-        return max(statistics.median(differences), 0.0)
+    def _delivering(self) -> None:
+        """A filled queue, acknowledged automatically; then what an acknowledgement adds."""
+        count = max(round(300 * self.scale), 50)
+        for size in SIZES:
+            taken, cpu = self._delivered(size, count, auto_ack=True)
+            self._deliver.add(size, taken)
+            self._deliver_cpu.add(size, cpu)
+        with_acks, _ = self._delivered(SIZES[0], count, auto_ack=False)
+        without, _ = self._delivered(SIZES[0], count, auto_ack=True)
+        self._acknowledge.append(with_acks - without)
 
     def _delivered(self, size: int, count: int, auto_ack: bool) -> tuple[float, float]:
         self.queues.fill(self.queue, count, size)
@@ -107,70 +167,70 @@ class Experiments:
         taken = handled.times[-1] - handled.asked - self.call
         return max(taken, cpu) / count, cpu / count
 
-    def _lines(self, measure: Callable[[int], tuple[float, float]]) -> tuple[Line, Line]:
-        taken: dict[int, list[tuple[float, float]]] = {size: [] for size in SIZES}
-        for _ in range(TURNS):
-            for size, values in taken.items():
-                values.append(measure(size))
-        medians = {
-            size: tuple(map(statistics.median, zip(*values, strict=True)))
-            for size, values in taken.items()
-        }
-        walls = Line.through((size, wall) for size, (wall, _) in medians.items())
-        return walls, Line.through((size, cpu) for size, (_, cpu) in medians.items())
+    def _windows(self) -> None:
+        """A consumer that waits for each message, and one that never waits."""
+        seconds = WINDOW_RUN * self.scale
+        for work in WORKS:
+            busy = self._busy_prefetch(work)
+            for prefetch, points in ((1, self._cycle), (busy, self._busy)):
+                most = 1 / work if prefetch > 1 else 1 / (work + self.call / 2)
+                self.queues.fill(self.queue, ceil(most * seconds) + 2 * prefetch + 20)
+                handled = consume(
+                    self.connection, [self.queue], prefetch=prefetch, work=work, seconds=seconds
+                )
+                self.queues.purge(self.queue)
+                points.add(work, *handled.after(WINDOW_SETTLE * min(self.scale, 1.0)).spells())
 
-    def windows(self) -> Iterator[tuple[int, float, Handled]]:
-        """Prefetch, work and what was handled: waiting for each message, and never waiting."""
-        seconds = 0.7 * self.scale
-        for _ in range(TURNS):
-            for work in WORKS:
-                busy = self.busy_prefetch(work)
-                for prefetch in (1, busy):
-                    most = 1 / work if prefetch > 1 else 1 / (work + self.call / 2)
-                    self.queues.fill(self.queue, ceil(most * seconds) + 2 * prefetch + 20)
-                    handled = consume(
-                        self.connection,
-                        [self.queue],
-                        prefetch=prefetch,
-                        work=work,
-                        seconds=seconds,
-                    )
-                    self.queues.purge(self.queue)
-                    yield prefetch, work, handled.after(SETTLE * seconds)
-
-    def busy_prefetch(self, work: float) -> int:
+    def _busy_prefetch(self, work: float) -> int:
         """A prefetch at which the next message is always there: above twice the knee."""
         return max(50, ceil(2.5 * (self.call + work) / work))
 
-    def latencies(self) -> Iterator[tuple[int, list[float]]]:
-        """Copies, and the latencies of all of them when little else goes on."""
-        count = max(round(200 * self.scale), 10)
-        for _ in range(TURNS):
-            for copies in COPIES:
-                yield copies, self.latency(copies, LATENCY_RATE, count)
+    def _latencies(self) -> None:
+        """One queue, and a few messages at each rate, to an idle consumer and to one that works."""
+        for rate, seconds in self._random.sample(sorted(RATES.items()), len(RATES)):
+            # A short calibration leaves out the lowest.
+            if count := round(rate * (SETTLE + seconds) * self.scale):
+                self._latency.add(rate, *self._sent(1, self._gaps(rate, count)))
+                if rate > LOADED_FROM:
+                    latencies = self._sent(1, self._gaps(rate, count), LOAD / rate)
+                    self._loaded.add(rate, *latencies)
 
-    def latency(self, copies: int, rate: float, count: int) -> list[float]:
-        """Latencies of ``count`` messages to as many queues, all of one consumer's connection."""
-        exchange, bound = self.queues.fanout(copies)
-        with paced_publisher(self.url, exchange, "", [1 / rate] * count):
-            handled = consume(self.connection, bound, prefetch=PREFETCH, count=copies * count)
-        return handled.latencies
+    def _gaps(self, rate: float, count: int) -> list[float]:
+        """Times between messages that come at random, in equal shares from short to long."""
+        gaps = [-log(1 - (number + 0.5) / count) / rate for number in range(count)]
+        self._random.shuffle(gaps)
+        return gaps
 
-    def confirms(self, persistent: bool) -> Line:
-        """Seconds from a publish to its confirm, against bytes."""
-        import pika
+    def _copying(self) -> None:
+        """Several queues, and the latencies of all copies."""
+        count = max(round(COPIES_RATE * (SETTLE + COPIES_RUN) * self.scale), 5)
+        for copies in self._random.sample(COPIES, len(COPIES)):
+            self._copies.add(copies, *self._sent(copies, [1 / COPIES_RATE] * count))
 
-        channel = self.connection.channel()
-        channel.confirm_delivery()
-        properties = pika.BasicProperties(delivery_mode=2 if persistent else 1)
-        points = []
-        for size in SIZES:
-            body, taken = bytes(size), []
-            for _ in range(max(round(40 * self.scale), 5)):
-                start = clock()
-                channel.basic_publish("", self.queue, body, properties)
-                taken.append(clock() - start)
-            points.append((float(size), statistics.median(taken)))
-        channel.close()
+    def _sent(self, copies: int, gaps: list[float], work: float = 0.0) -> list[float]:
+        """Latencies of messages to as many queues, all of one consumer's connection."""
+        exchange, bound = self.fanouts[copies]
+        handled = consume(
+            self.connection,
+            bound,
+            prefetch=PREFETCH,
+            work=work,
+            count=copies * len(gaps),
+            publish=lambda: self.publisher.send(exchange, "", gaps),
+        )
+        return handled.after(SETTLE * min(self.scale, 1.0)).latencies
+
+    def _confirming(self) -> None:
+        """Seconds from a publish to its confirm, transient and persistent."""
+        for persistent, points in self._confirms.items():
+            channel = self.connection.channel()
+            channel.confirm_delivery()
+            properties = pika.BasicProperties(delivery_mode=2 if persistent else 1)
+            for size in SIZES:
+                body = bytes(size)
+                for _ in range(max(round(4 * self.scale), 2)):
+                    start = clock()
+                    channel.basic_publish("", self.queue, body, properties)
+                    points.add(size, clock() - start)
+            channel.close()
         self.queues.purge(self.queue)
-        return Line.through(points)

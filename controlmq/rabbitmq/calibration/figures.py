@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import log
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,44 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """Straight from point to point over the logarithm of ``x``, level beyond the outer ones."""
+
+    points: Sequence[tuple[float, float]]
+
+    def __call__(self, x: float) -> float:
+        """The value at ``x``."""
+        first, last = self.points[0], self.points[-1]
+        for (low, at_low), (high, at_high) in pairwise(self.points):
+            if low <= x <= high:
+                return at_low + (at_high - at_low) * log(x / low) / log(high / low)
+        return (first if x < first[0] else last)[1]
+
+
+class Points:
+    """Values measured at several places, over all turns."""
+
+    def __init__(self) -> None:
+        self._at: dict[float, list[float]] = {}
+
+    def add(self, x: float, *values: float) -> None:
+        """More values at a place."""
+        self._at.setdefault(x, []).extend(values)
+
+    def medians(self) -> list[tuple[float, float]]:
+        """Each place, from the lowest on, and the median there."""
+        return [(float(x), statistics.median(values)) for x, values in sorted(self._at.items())]
+
+    def line(self) -> Line:
+        """A line through the medians."""
+        return Line.through(self.medians())
+
+    def curve(self) -> Curve:
+        """The medians, and what lies between them."""
+        return Curve(self.medians())
+
+
+@dataclass(frozen=True)
 class Calibration:
     """A broker, a client and the way between them, as measured from the client.
 
@@ -56,8 +97,11 @@ class Calibration:
     work; ``cycle`` is the same with prefetch 1, when it waits for each.
 
     ``latency`` is the median from publisher to handler against the number of queues that get a
-    copy, over all copies. ``confirm`` and ``persistent_confirm`` are the times to a publisher
-    confirm, against bytes.
+    copy, over all copies, and ``latency_at`` that of a single copy against the messages/second:
+    who has slept longer wakes up later. ``loaded_latency_at`` is the same with a consumer that
+    works for a part of the time (``LOAD``), whose handler is less often asleep and more often
+    in the middle of something. ``confirm`` and ``persistent_confirm`` are the times to a
+    publisher confirm, against bytes.
     """
 
     call: float
@@ -69,5 +113,7 @@ class Calibration:
     busy: Line
     cycle: Line
     latency: Line
+    latency_at: Curve
+    loaded_latency_at: Curve
     confirm: Line
     persistent_confirm: Line

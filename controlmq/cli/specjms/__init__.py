@@ -1,4 +1,4 @@
-"""``controlmq specjms``: the SPECjms2007 workload on a simulated broker, with its audit."""
+"""``controlmq specjms``: the SPECjms2007 workload on a simulated or live broker, with its audit."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, new_command, number, seed
+from controlmq.cli.arguments import add_json, count, new_command, number, seed
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
-    from simulator.specjms import Run
+    from simulator.specjms import Run, Workload
 
 TEACHING = """\
 Seven interactions between supermarkets, distribution centres, suppliers and headquarters. The
@@ -19,20 +19,26 @@ vertical topology has a fixed number of them and gets busier with BASE; the hori
 more of them; a TOML file may describe one of your own, as simulator/specjms/freeform.py shows. The
 audit says whether the broker kept up; the exit code is 1 if it did not.
 
+Without --url the broker is simulated. With it the same messages go through a real one, between
+clients on this machine, a process for each kind of location: give a BASE that they can take, or
+some --interactions alone. The queues are deleted afterwards, after Ctrl-C too. The URL is pika's.
+
 examples:
   controlmq specjms --topology vertical --base 45 --duration 300
   controlmq specjms --topology horizontal --base 20 --pacing exponential --json
   controlmq specjms --topology vertical --search --duration 20
   controlmq specjms --base 45 --central
   controlmq specjms --topology my-chain.toml
+  controlmq specjms --url amqp://host --base 2 --duration 60 --interactions 1 3
 """
 
 
 def add_to(commands: Commands) -> None:
     """Register the command."""
     parser = new_command(
-        commands, "specjms", "run the SPECjms2007 workload on a simulated broker", TEACHING
+        commands, "specjms", "run the SPECjms2007 workload on a simulated or live broker", TEACHING
     )
+    parser.add_argument("--url", help="a live broker, as pika takes it (default: simulate one)")
     parser.add_argument(
         "--topology",
         default="vertical",
@@ -42,11 +48,23 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--base", type=number, default=45.0, help="the size of the workload (default 45)"
     )
+    parser.add_argument(
+        "--interactions",
+        type=count,
+        nargs="+",
+        metavar="NUMBER",
+        help="some of 1 to 7 (default all that the topology has)",
+    )
     parser.add_argument("--duration", type=number, default=300.0, help="seconds (default 300)")
     parser.add_argument("--warm-up", type=number, default=10.0, help="seconds (default 10)")
-    parser.add_argument("--drain", type=number, default=30.0, help="seconds (default 30)")
+    parser.add_argument(
+        "--drain",
+        type=number,
+        default=30.0,
+        help="seconds (default 30); a live run drains until all is there, at most so long",
+    )
     parser.add_argument("--pacing", default="deterministic", help="or exponential")
-    parser.add_argument("--cores", type=int, help="of the broker (default 8)")
+    parser.add_argument("--cores", type=int, help="of the simulated broker (default 8)")
     parser.add_argument(
         "--central", action="store_true", help="jms2009-PS: every message on one topic"
     )
@@ -60,6 +78,8 @@ def add_to(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """One run with its report, or the search; 0 if the audit passes."""
+    if arguments.url is not None and arguments.cores is not None:
+        raise InputError("--cores is of a simulated broker; leave it out, or leave out --url.")
     if arguments.search:
         if arguments.topology.endswith(".toml"):
             raise InputError("a topology of your own has no BASE to search; leave out --search.")
@@ -69,24 +89,50 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_at(arguments: argparse.Namespace, base: float) -> Run:
     from simulator import specjms
+
+    workload = _workload(arguments, base)
+    if arguments.url is None:
+        return specjms.run(workload, seed=arguments.seed)
+    return _live(arguments, workload)
+
+
+def _live(arguments: argparse.Namespace, workload: Workload) -> Run:
+    from rich.progress import Progress
+
+    from controlmq.cli.output import console
+    from controlmq.cli.specjms.live import run_live
+
+    # Drawn rarely: the clients that are measured run on the same machine.
+    with Progress(console=console(to_stderr=True), transient=True, refresh_per_second=1) as bar:
+        task = bar.add_task(workload.scenario.name, total=workload.phases.end)
+
+        def progress(seconds: float) -> None:
+            bar.update(task, completed=seconds)
+
+        return run_live(arguments.url, workload, arguments.seed, progress)
+
+
+def _workload(arguments: argparse.Namespace, base: float) -> Workload:
+    from simulator import specjms
     from simulator.specjms.build import MACHINE
     from simulator.specjms.options import central
 
-    cores = MACHINE.cores if arguments.cores is None else arguments.cores
     types = central() if arguments.central else None
     if arguments.topology.endswith(".toml"):
         topology, own = specjms.load_freeform(arguments.topology)
         types = (types or {}) | own
     else:
         topology = specjms.scaled(arguments.topology, base)
-    workload = specjms.workload(
+    if arguments.interactions is not None:
+        topology = topology.only(arguments.interactions)
+    cores = MACHINE.cores if arguments.cores is None else arguments.cores
+    return specjms.workload(
         topology,
         specjms.Phases(arguments.warm_up, arguments.duration, arguments.drain),
         specjms.Deployment(broker=replace(MACHINE, cores=cores)),
         pacing=arguments.pacing,
         types=types,
     )
-    return specjms.run(workload, seed=arguments.seed)
 
 
 def _show(done: Run, as_json: bool) -> int:
@@ -103,12 +149,16 @@ def _show(done: Run, as_json: bool) -> int:
     view.print(run_table(done))
     view.print(destination_table(done))
     view.print(audit_table(findings))
-    say(
-        view,
-        f"{'PASS' if passed else 'FAIL'}; cores busy {100 * done.core_utilisation:.1f} %, "
-        f"disk {100 * done.disk_utilisation:.1f} %",
-    )
+    say(view, ("PASS" if passed else "FAIL") + _busy(done))
     return 0 if passed else 1
+
+
+def _busy(done: Run) -> str:
+    """How busy a simulated broker was."""
+    if done.core_utilisation is None or done.disk_utilisation is None:
+        return ""
+    cores, disk = 100 * done.core_utilisation, 100 * done.disk_utilisation
+    return f"; cores busy {cores:.1f} %, disk {disk:.1f} %"
 
 
 def _search(arguments: argparse.Namespace) -> int:
