@@ -7,6 +7,7 @@ from whatever modules of ours were imported before, which the order of the files
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +31,15 @@ settings.register_profile("steady", derandomize=True, **LOADED)
 settings.register_profile("explore", **LOADED)
 settings.load_profile("steady")
 providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C, and let programs that are tested hear it, where a shell has switched it off.
+
+    So it does for what it starts in the background.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

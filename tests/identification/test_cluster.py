@@ -42,6 +42,8 @@ if __name__ == "__main__":
     where, traces, models = sys.argv[1:]
     option = "--master" if where.startswith("spark:") else "--remote"
     with session(where) if option == "--master" else session(remote=where) as spark:
+        # Spark's 200, each nearly empty, would take most of the time.
+        spark.conf.set("spark.sql.shuffle.partitions", "8")
         follow = ["follow", traces, "--out", models, "--half-life", "120", option, where]
         for _ in range(2):
             assert main([*follow, "--once"]) == 0
@@ -87,7 +89,7 @@ def test_a_server_gives_the_models_and_statistics_of_local_mode(
             [sys.executable, "-c", PROGRAM, address, str(traces), str(tmp_path / "models")],
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=1000,
         )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])

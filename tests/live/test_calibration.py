@@ -63,7 +63,7 @@ def test_an_interrupted_calibration_leaves_no_queue(broker: Broker, tmp_path: Pa
     )
     wait_until(lambda: calibration_queues(broker), "a queue of the calibration")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=240)
     assert process.returncode == 130, said
     assert "stopped." in said
     assert "Traceback" not in said

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from controlmq.rabbitmq.calibration.experiments import LOAD, STEPS, Experiments
 from controlmq.rabbitmq.calibration.figures import Calibration, Curve, Line
+from controlmq.rabbitmq.calibration.interrupts import held_interrupts
 from controlmq.rabbitmq.calibration.pacing import clock, publishing_process
 from controlmq.rabbitmq.calibration.queues import temporary_queues
 
@@ -28,8 +29,12 @@ def calibrating(url: str) -> Iterator[Experiments]:
 
     Queues of their own are used and deleted afterwards, whatever happens.
     """
-    with temporary_queues(url) as queues, publishing_process(url) as publisher:
-        yield Experiments(queues, publisher)
+    with (
+        held_interrupts() as check,
+        temporary_queues(url) as queues,
+        publishing_process(url) as publisher,
+    ):
+        yield Experiments(queues, publisher, check)
 
 
 def calibrate(

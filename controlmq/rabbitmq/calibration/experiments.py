@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import ceil, log
 
 import pika
@@ -63,9 +63,15 @@ are handled before the next is sent."""
 
 
 class Experiments:
-    """All experiments on one broker; ``scale`` stretches how long each of them takes."""
+    """All experiments on one broker; ``scale`` stretches how long each of them takes.
 
-    def __init__(self, queues: TemporaryQueues, publisher: PacedPublisher) -> None:
+    ``between`` is called before each measurement and may raise.
+    """
+
+    def __init__(
+        self, queues: TemporaryQueues, publisher: PacedPublisher, between: Callable[[], None]
+    ) -> None:
+        self._between = between
         self.connection = queues.connection
         self.queues = queues
         self.publisher = publisher
@@ -93,6 +99,7 @@ class Experiments:
             self._confirming,
         )
         for what, measure in zip(STEPS, steps, strict=True):
+            self._between()
             measure()
             yield what
 
@@ -157,6 +164,7 @@ class Experiments:
         self._acknowledge.append(with_acks - without)
 
     def _delivered(self, size: int, count: int, auto_ack: bool) -> tuple[float, float]:
+        self._between()
         self.queues.fill(self.queue, count, size)
         cpu = time.process_time()
         handled = consume(
@@ -173,6 +181,7 @@ class Experiments:
         for work in WORKS:
             busy = self._busy_prefetch(work)
             for prefetch, points in ((1, self._cycle), (busy, self._busy)):
+                self._between()
                 most = 1 / work if prefetch > 1 else 1 / (work + self.call / 2)
                 self.queues.fill(self.queue, ceil(most * seconds) + 2 * prefetch + 20)
                 handled = consume(
@@ -209,6 +218,7 @@ class Experiments:
 
     def _sent(self, copies: int, gaps: list[float], work: float = 0.0) -> list[float]:
         """Latencies of messages to as many queues, all of one consumer's connection."""
+        self._between()
         exchange, bound = self.fanouts[copies]
         handled = consume(
             self.connection,

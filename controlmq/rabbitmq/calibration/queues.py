@@ -68,7 +68,7 @@ def temporary_queues(url: str) -> Iterator[TemporaryQueues]:
 
     An interrupt may leave that connection in the middle of anything, so another one deletes.
     """
-    with _interruptible(url) as connection:
+    with connection_to(url) as connection:
         queues = TemporaryQueues(connection)
         try:
             yield queues
@@ -79,23 +79,6 @@ def temporary_queues(url: str) -> Iterator[TemporaryQueues]:
                     channel.queue_delete(name)
                 for name in queues.exchanges:
                     channel.exchange_delete(name)
-
-
-@contextmanager
-def _interruptible(url: str) -> Iterator[pika.BlockingConnection]:
-    """A connection whose close may fail after an interrupt, which is what is then raised."""
-    interrupt: KeyboardInterrupt | None = None
-    try:
-        with connection_to(url) as connection:
-            try:
-                yield connection
-            except KeyboardInterrupt as raised:
-                interrupt = raised
-                raise
-    except Exception:
-        if interrupt is None:
-            raise
-        raise interrupt from None
 
 
 def _new_name() -> str:
