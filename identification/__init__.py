@@ -13,8 +13,9 @@ the knee of the curve (:mod:`identification.knee`), least squares
             print(fit.group, fit.model or fit.reason)
 """
 
+from identification.curves import Curve
 from identification.diagnosis import Diagnosis
-from identification.fit import Curve, Fit
+from identification.fit import Fit
 from identification.job import curve, diagnose_traces, identify
 
 __all__ = ["Curve", "Diagnosis", "Fit", "curve", "diagnose_traces", "identify"]

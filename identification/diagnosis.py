@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
 from identification.fit import Fit
+from identification.label import label
 from identification.statistics import Floats, Integers, Mask
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ def diagnose(transitions: DataFrame, fits: Sequence[Fit]) -> list[Diagnosis]:
 def _of_group(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
     """One group's diagnosis; runs on an executor."""
     import pandas as pd
-
-    from identification.fit import label
 
     rows = rows.sort_values(["trace", "sample"])
     told = diagnosis(

@@ -5,14 +5,15 @@ The arithmetic is done for all groups at once; only the verdicts are passed one 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from controlmq.model import ArxModel, ConfidenceIntervals, FitQuality, StandardErrors
-from identification.knee import Curves, Knee, Knees, Level, find_knees
+from identification.curves import settled_curves
+from identification.knee import Knee, Knees, find_knees
+from identification.label import label
 from identification.least_squares import Agreements, Solutions, agreement, condition, solve
 from identification.statistics import (
     BELOW_ZERO,
@@ -26,12 +27,8 @@ from identification.statistics import (
     Y_NEXT,
     Cells,
     Floats,
-    Integers,
     Mask,
     Moments,
-    U,
-    Y,
-    distinct,
     merged,
     total,
 )
@@ -74,9 +71,6 @@ CONDITION_SOLVABLE = 1e6
 INTERVAL_TOLERANCE = 0.5
 """Share by which sample intervals may differ: a and b belong to one interval, but a live
 consumer closes its intervals when its work lets it, and a rate is per second anyway."""
-
-LONGEST_MEMORY = 0.95
-"""The a beyond which a level never settles within a trace, and its rate cannot be told."""
 
 STILL = 1e-24
 """Share of a rate's squares below which its variance is rounding: the rate never changes."""
@@ -136,39 +130,6 @@ class Fit:
     key: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """How one group's rate follows its prefetch: mean rate per level, and the knee if any."""
-
-    group: str
-    levels: tuple[Level, ...]
-    knee: Knee | None
-
-
-def label(key: tuple[Any, ...]) -> str:
-    """A group's name, from the values of its columns; no two groups have the same."""
-    if len(key) == 1:
-        return str(key[0])
-    words = (str(value) for value in key)
-    return " ".join(
-        word if word and not re.search(r"[\s'\"]", word) else repr(word) for word in words
-    )
-
-
-def curves_of(cells: Cells) -> list[Curve]:
-    """The curve of every group through all rows that were limited by the window."""
-    curves = _curves(cells, cells.part != LEFT_OUT)
-    knees = find_knees(curves)
-    ends = np.searchsorted(curves.curve, np.arange(curves.number + 1)).tolist()
-    found = []
-    for number, key in enumerate(cells.groups):
-        chosen = slice(ends[number], ends[number + 1])
-        columns = (curves.prefetch[chosen], curves.rate[chosen], curves.count[chosen])
-        levels = zip(*(column.tolist() for column in columns), strict=True)
-        found.append(Curve(label(key), tuple(Level(*row) for row in levels), knees.one(number)))
-    return found
-
-
 def fit_groups(cells: Cells, *, offset: bool = True, linear_range: LinearRange = None) -> list[Fit]:
     """A fit for every group. Never raises on what the rows hold: a fleet survives a bad group.
 
@@ -225,10 +186,10 @@ class _Fleet:
         everything = np.ones(len(cells), dtype=bool)
         if self.given is not None:
             return None, everything, self.all_train.u_high
-        knees = find_knees(_settled_curves(cells, train))
+        knees = find_knees(settled_curves(cells, train))
         tops = []
         for half in (FIRST_HALF, SECOND_HALF):
-            found = find_knees(_settled_curves(cells, cells.part == half))
+            found = find_knees(settled_curves(cells, cells.part == half))
             tops.append(np.where(found.found, found.below, knees.below))
         first, second = tops
         top = np.where(knees.found, np.minimum(first, second), self.all_train.u_high)
@@ -382,35 +343,6 @@ class _Extent:
     def interval(self, number: int) -> tuple[float, float]:
         """The shortest and the longest interval of one group."""
         return float(self._interval_low[number]), float(self._interval_high[number])
-
-
-def _levels(cells: Cells, chosen: Mask) -> tuple[Integers, Moments]:
-    """The moments per bin of u over the chosen cells and their group, group by group, ascending."""
-    (group, _), into = distinct(cells.group[chosen], cells.bin[chosen])
-    return group, merged(cells.moments[chosen], into, len(group))
-
-
-def _curves(cells: Cells, chosen: Mask) -> Curves:
-    """Mean rate per level of prefetch."""
-    group, levels = _levels(cells, chosen)
-    prefetch, rate = levels.mean[:, U], levels.mean[:, Y_NEXT]
-    return Curves(len(cells.groups), group, prefetch, rate, levels.weight)
-
-
-def _settled_curves(cells: Cells, chosen: Mask) -> Curves:
-    """The rate on which each level would settle, ``(y_next - a*y) / (1 - a)`` in the mean.
-
-    Where levels follow each other in random order, the memory of the level before is what
-    scatters ``y_next`` most. How long that memory is, the rows of one level tell by themselves:
-    there u is the same and only y differs.
-    """
-    group, levels = _levels(cells, chosen)
-    number = len(cells.groups)
-    spread, answer = (total(group, levels.products[:, Y, other], number) for other in (Y, Y_NEXT))
-    a = np.divide(answer, spread, out=np.zeros(number), where=spread > 0)
-    a = np.clip(a, -LONGEST_MEMORY, LONGEST_MEMORY)[group]
-    rate = (levels.mean[:, Y_NEXT] - a * levels.mean[:, Y]) / (1 - a)
-    return Curves(number, group, levels.mean[:, U], rate, levels.weight)
 
 
 def _ill_conditioned(fit: Fit) -> tuple[Cause, str] | None:

@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 from controlmq.checks import finite, not_negative
 from controlmq.errors import InputError
 from identification.aggregation import Sorting, cells_of
+from identification.curves import Curve, curves_of
 from identification.diagnosis import Diagnosis, diagnose
 from identification.failures import in_a_sentence
-from identification.fit import Curve, Fit, LinearRange, curves_of, fit_groups
+from identification.fit import Fit, LinearRange, fit_groups
 from identification.reading import read_traces
 from identification.statistics import Cells, Forgetting
 

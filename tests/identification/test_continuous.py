@@ -24,7 +24,7 @@ from identification.continuous.publishing import Publisher, file_name
 from identification.continuous.seen import Run, Seen
 from identification.continuous.snapshot import held_still
 from identification.continuous.state import ERAS_KEPT, Options, State, start
-from identification.fit import label
+from identification.label import label
 from identification.statistics import EXTREMES, HELD_OUT, Cells, Moments
 from tests.identification.rows import arx_rows, is_training, random_levels
 
