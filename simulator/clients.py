@@ -70,9 +70,22 @@ def note_latency(state: State, message: int, now: float) -> None:
     """Count how long a message took from its publisher to the business logic."""
     row = state.pool[message]
     kind = state.kinds[row.kind]
-    note(state, state.pair_of[row.queue * state.clock[0].types + kind.type], now - row.published)
+    note(state, pair_of(state, row.queue, kind.type), now - row.published)
     if kind.chain != NONE:
         note_chain(state, kind.chain, now - row.origin)
+
+
+@compiled
+def pair_of(state: State, queue_index: int, type_index: int) -> int:
+    """The row of latencies of a type of message in a queue that it comes to."""
+    queue = state.queues[queue_index]
+    place, among = queue.first_pair, queue.pairs
+    while among > 1:
+        half = among // 2
+        if state.pairs[place + half] <= type_index:
+            place += half
+        among -= half
+    return place  # type: ignore[no-any-return]
 
 
 @compiled

@@ -30,13 +30,13 @@ KINDS = {
 SOURCE = np.dtype(
     [
         ("state", np.uint64),  # of its stream
-        ("kind", np.int64),
+        ("kind", np.int32),
         ("location", np.float64),  # the mean; for lognormal that of the logarithm
         ("spread", np.float64),  # the sd; for lognormal that of the logarithm
         ("scale", np.float64),  # what every draw is multiplied with
-        ("first", np.int64),  # of the replayed values
-        ("values", np.int64),  # how many
-        ("position", np.int64),  # which comes next
+        ("first", np.int32),  # of the replayed values
+        ("values", np.int32),  # how many
+        ("position", np.int32),  # which comes next
     ],
     align=True,
 )
@@ -85,6 +85,12 @@ def draw(state: State, index: int) -> float:
         source.position = (source.position + 1) % source.values
         return value * source.scale  # type: ignore[no-any-return]
     return draw_normal(source) * source.scale  # type: ignore[no-any-return]
+
+
+@compiled
+def draw_if_any(state: State, index: int) -> float:
+    """The next value of a source, or 0 without one."""
+    return draw(state, index) if index >= 0 else 0.0
 
 
 @called

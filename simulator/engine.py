@@ -141,7 +141,7 @@ def _build(stamp: int) -> Callable[[State, float], int]:
             ):
                 queueing.start_disk(state, now)
             else:
-                due = state.due[ROOT]
+                due = state.timers[ROOT].due
                 if due > end:
                     break
                 clock.still = clock.still + 1 if due == now else 0
@@ -149,7 +149,7 @@ def _build(stamp: int) -> Callable[[State, float], int]:
                     return STANDING_STILL
                 now = due
                 clock.now = now
-                slot = state.slots[state.winner[ROOT]]
+                slot = state.slots[state.timers[ROOT].slot]
                 entity = slot.entity
                 if slot.event == rows.PUBLISH:
                     publishing.publish(state, entity, now)

@@ -47,7 +47,7 @@ class Flows:
         consumers: Sequence[Consumer],
     ) -> None:
         self.router = Router(exchanges, bindings, [queue.name for queue in queues])
-        self.types: list[str] = []
+        self._types: dict[str, int] = {}
         self.kinds: list[Kind] = []
         self.published: dict[str, list[int]] = {}
         self.sent: dict[str, list[int]] = {}
@@ -72,6 +72,11 @@ class Flows:
         self.circle = self._circle()
 
     @property
+    def types(self) -> list[str]:
+        """The types of messages, by number."""
+        return list(self._types)
+
+    @property
     def pairs(self) -> list[tuple[int, int]]:
         """Every queue and type of message that can be in it, in order."""
         return sorted({(queue, self.kinds[kind].type) for queue, kind in self.reached})
@@ -85,16 +90,14 @@ class Flows:
         passed_on = sorted(
             {self.kinds[kind].type for kinds in self.sent.values() for kind in kinds}
         )
-        return {type_: len(self.pairs) + number for number, type_ in enumerate(passed_on)}
+        return {type_: row for row, type_ in enumerate(passed_on, len(self.pairs))}
 
     def _kind(self, exchange: str, message: Message | Send, sender: str, owner: str) -> int:
         name = message.type or message.routing_key or sender
-        if name not in self.types:
-            self.types.append(name)
         self.kinds.append(
             Kind(
                 owner,
-                self.types.index(name),
+                self._types.setdefault(name, len(self._types)),
                 message.routing_key,
                 message.headers,
                 message.size,
@@ -124,7 +127,7 @@ class Flows:
             found += [(after, kind) for after in self._dead_letters(queue, kind)]
             for consumer in readers.get(self._queues[queue].name, ()):
                 for send, number in zip(consumer.sends, self.sent[consumer.name], strict=True):
-                    if send.on in (None, self.types[self.kinds[kind].type]):
+                    if send.on is None or self._types.get(send.on) == self.kinds[kind].type:
                         found += [(after, number) for after in self.kinds[number].targets]
 
     def _dead_letters(self, queue: int, kind: int) -> tuple[int, ...]:
@@ -140,11 +143,11 @@ class Flows:
         return self.dead[queue, kind]
 
     def _check_types(self, consumers: Sequence[Consumer]) -> None:
-        names = [queue.name for queue in self._queues]
-        there = {(queue, self.types[kind]) for queue, kind in self.pairs}
+        types = self.types
+        there = {(self._queues[queue].name, types[type_]) for queue, type_ in self.pairs}
         for consumer in consumers:
             for send in consumer.sends:
-                if send.on is not None and (names.index(consumer.queue), send.on) not in there:
+                if send.on is not None and (consumer.queue, send.on) not in there:
                     raise InputError(
                         f"{consumer.name!r} sends on messages of type {send.on!r}, but none "
                         f"comes to its queue {consumer.queue!r}."

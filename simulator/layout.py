@@ -52,6 +52,7 @@ class Layout:
     def __init__(self, scenario: Scenario, seed: int, state: State | None = None) -> None:
         self.seed = seed
         self.flows: Flows = scenario.flows()
+        self.types = {name: number for number, name in enumerate(self.flows.types)}
         self.queues = {queue.name: index for index, queue in enumerate(scenario.queues)}
         self.links = {link.name: link for link in scenario.links}
         self.broker = scenario.broker
@@ -90,8 +91,8 @@ class Layout:
                 row["window"] = group.confirms
                 row["confirm_line"] = self.line()
                 row["confirm_slot"] = self.slot(rows.CONFIRM, self._count("publishers") - 1)
-                jitter = self._link(group.link).jitter or Duration(0.0)
-                row["confirm_jitter"] = self.source(jitter, f"{owner}/jitter/confirm")
+                link = self._link(group.link)
+                row["confirm_jitter"] = self._jitter(link, f"{owner}/jitter/confirm")
             added.append(self._count("publishers") - 1)
         return added
 
@@ -131,11 +132,10 @@ class Layout:
         owner, index = f"consumers/{consumer.name}", self._count("consumers")
         row, link = self._new("consumers"), self._link(consumer.link)
         row["queue"] = self.queues[consumer.queue]
-        jitter = link.jitter or Duration(0.0)
         for way, event in (("down", rows.DELIVER), ("up", rows.ACKNOWLEDGE)):
             row[f"{way}_line"] = self.line()
             row[f"{way}_slot"] = self.slot(event, index)
-            row[f"{way}_jitter"] = self.source(jitter, f"{owner}/jitter/{way}")
+            row[f"{way}_jitter"] = self._jitter(link, f"{owner}/jitter/{way}")
         row["delay"] = link.round_trip / 2
         row["seconds_per_byte"] = 1 / link.bytes_per_second if link.bytes_per_second else 0.0
         row["buffer_line"], row["done_line"], row["lost_line"] = (self.line() for _ in range(3))
@@ -164,7 +164,7 @@ class Layout:
             handler = self._count("handlers")
             slot = self.slot(rows.FINISH, handler)
             next_idle = handler + 1 if number + 1 < handlers else NONE
-            self.new["handlers"].append((slot, consumer, NONE, 0.0, next_idle))
+            self.new["handlers"].append((slot, consumer, NONE, next_idle, 0.0))
 
     def _add_crashes(self, row: Any, index: int, consumer: Consumer) -> None:
         if consumer.crash_every is None or consumer.restart is None:
@@ -184,7 +184,7 @@ class Layout:
         row["port"] = self._port(consumer.link, owner)
         kinds = self.flows.sent[like]
         for number, (send, kind) in enumerate(zip(consumer.sends, kinds, strict=True)):
-            on = NONE if send.on is None else self.flows.types.index(send.on)
+            on = NONE if send.on is None else self.types[send.on]
             chance = self.source(Duration(0.0), f"{owner}/sends/{number}")
             self.new["sends"].append((on, kind, send.probability, chance))
 
@@ -195,7 +195,7 @@ class Layout:
         if link_name is not None:
             row["line"] = self.line()
             row["slot"] = self.slot(rows.REACH, self._count("ports") - 1)
-            row["jitter"] = self.source(link.jitter or Duration(0.0), f"{owner}/jitter/out")
+            row["jitter"] = self._jitter(link, f"{owner}/jitter/out")
             row["delay"] = link.round_trip / 2
             row["seconds_per_byte"] = 1 / link.bytes_per_second if link.bytes_per_second else 0.0
         return self._count("ports") - 1
@@ -213,6 +213,9 @@ class Layout:
         first = self._count("phases")
         self.new["phases"] += pieces
         return first, len(pieces)
+
+    def _jitter(self, link: Link, owner: str) -> int:
+        return NONE if link.jitter is None else self.source(link.jitter, owner)
 
     def _link(self, name: str | None) -> Link:
         return Link("none") if name is None else self.links[name]
@@ -265,10 +268,9 @@ class Layout:
         due = np.full(arrays["slots"].size, NEVER)
         before = self.before["slots"]
         width = int(self.state.clock[0]["leaves"])
-        due[:before] = self.state.due[width : width + before]
-        tree, winner = new_timers(due)
+        due[:before] = self.state.timers["due"][width : width + before]
         state: State = self.state.replaced(
-            clock=clock, due=tree, winner=winner, lines=lines, **arrays
+            clock=clock, timers=new_timers(due), lines=lines, **arrays
         )
         return state
 
@@ -312,20 +314,17 @@ class _Tables:
         dead = self._dead()
         clock = self._clock()
         pairs, chains = self.flows.pairs, self.flows.chain_rows
-        pair_of = np.full((len(self.scenario.queues), len(self.flows.types)), NONE, np.int64)
-        for number, pair in enumerate(pairs):
-            pair_of[pair] = number
         arrays = {name: self.layout.rows_of(name) for name in TYPES}
+        places = np.searchsorted([queue for queue, _ in pairs], range(arrays["queues"].size + 1))
+        arrays["queues"]["first_pair"], arrays["queues"]["pairs"] = places[:-1], np.diff(places)
         for queue, row in self.dead_rows.items():
             arrays["queues"][queue]["dead"] = row
         lengths = [len(way) for way in self.ways]
         set_sizes(clock[0], arrays)
-        due, winner = new_timers(np.full(arrays["slots"].size, NEVER))
         lines = new_lines(self.layout.lines)
         return State(
             clock=clock,
-            due=due,
-            winner=winner,
+            timers=new_timers(np.full(arrays["slots"].size, NEVER)),
             pool=with_room(np.zeros(0, MESSAGE), lines, FIRST_ROOM),
             lines=lines,
             kinds=kinds,
@@ -335,7 +334,7 @@ class _Tables:
             targets=np.array([queue for way in self.ways for queue in way], np.int64),
             dead=dead.ravel(),
             costs=self._costs(self.scenario.broker or Broker()),
-            pair_of=pair_of.ravel(),
+            pairs=np.array([type_ for _, type_ in pairs], np.int64),
             latencies=np.zeros(len(pairs) + len(chains), rows.LATENCY),
             bins=np.zeros((len(pairs) + len(chains)) * BINS, np.int64),
             **arrays,
@@ -348,11 +347,14 @@ class _Tables:
         made = []
         chains = self.flows.chain_rows
         for kind in self.flows.kinds:
-            size = kind.size if isinstance(kind.size, Size) else Size(float(kind.size))
-            drawn = self.layout.source(size, kind.owner)
+            drawn, fixed = NONE, 0
+            if isinstance(kind.size, Size):
+                drawn = self.layout.source(kind.size, kind.owner)
+            else:
+                fixed = kind.size
             way = self._way(kind.targets)
             chain = chains.get(kind.type, NONE)
-            made.append((kind.type, way, drawn, kind.priority, kind.persistent, chain, 0))
+            made.append((kind.type, way, drawn, fixed, kind.priority, chain, kind.persistent, 0))
         return table(made, rows.KIND)
 
     def _dead(self) -> Any:
@@ -370,7 +372,7 @@ class _Tables:
         row = clock[0]
         row["changed"] = True
         row["unserved"] = NONE
-        row["kinds"], row["types"] = len(self.flows.kinds), len(self.flows.types)
+        row["kinds"] = len(self.flows.kinds)
         row["first_process"] = row["last_process"] = NONE
         row["credit"] = row["memory_limit"] = rows.NO_BOUND
         sends = max(len(consumer.sends) for consumer in self.scenario.consumers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.compiled import compiled
-from simulator.draws import draw
+from simulator.draws import draw, draw_if_any
 from simulator.messages import AT_BROKER, NONE, append, take_first
 from simulator.processes import to_broker
 from simulator.rows import DONE, ENTER, ROUTE
@@ -35,7 +35,7 @@ def send_down(state: State, consumer: int, message: int, now: float) -> None:
     client = state.consumers[consumer]
     size = state.pool[message].size
     client.line_free = max(client.line_free, now) + size * client.seconds_per_byte
-    jitter = draw(state, client.down_jitter)
+    jitter = draw_if_any(state, client.down_jitter)
     client.down_last = max(client.down_last, client.line_free + client.delay + jitter)
     enter_link(state, client.down_line, client.down_slot, message, client.down_last)
 
@@ -44,7 +44,7 @@ def send_down(state: State, consumer: int, message: int, now: float) -> None:
 def answer(state: State, consumer: int, message: int, now: float) -> None:
     """From a consumer to the broker: what it says of a message."""
     client = state.consumers[consumer]
-    arrival = now + client.delay + draw(state, client.up_jitter)
+    arrival = now + client.delay + draw_if_any(state, client.up_jitter)
     client.up_last = max(client.up_last, arrival)
     enter_link(state, client.up_line, client.up_slot, message, client.up_last)
 
@@ -58,7 +58,7 @@ def emit(state: State, port_index: int, message: int, now: float) -> None:
         return
     size = state.pool[message].size
     port.free = max(port.free, now) + size * port.seconds_per_byte
-    jitter = draw(state, port.jitter)
+    jitter = draw_if_any(state, port.jitter)
     port.last = max(port.last, port.free + port.delay + jitter)
     enter_link(state, port.line, port.slot, message, port.last)
 
@@ -92,7 +92,7 @@ def new_message(state: State, message: int, kind_index: int, now: float) -> None
     row.origin = now
     kind.sent += 1
     row.index = kind.sent
-    row.size = round(draw(state, kind.size))
+    row.size = kind.fixed_size if kind.size == NONE else round(draw(state, kind.size))
     row.kind = kind_index
     row.route = kind.route
     row.visited = 0

@@ -51,7 +51,7 @@ MESSAGE = np.dtype(
     ],
     align=True,
 )
-LINE = np.dtype([("first", np.int64), ("last", np.int64), ("length", np.int64)], align=True)
+LINE = np.dtype([("first", np.int32), ("last", np.int32), ("length", np.int32)], align=True)
 
 
 def new_lines(count: int) -> npt.NDArray[Any]:

@@ -166,13 +166,15 @@ class Meter:
         self._before = after
         interval = after.time - before.time
         state = self.simulation.state
-        pair_of = state.pair_of.reshape(-1, len(self.simulation.types))
         counted = (after.bins - before.bins).reshape(-1, BINS)
         noted = after.latencies["count"] - before.latencies["count"]
         sums = after.latencies["sum"] - before.latencies["sum"]
 
-        def latency(pairs: Any) -> Latency:
-            rows = pairs[pairs >= 0]
+        def of_queue(row: int) -> Any:
+            queue = state.queues[row]
+            return np.arange(queue["first_pair"], queue["first_pair"] + queue["pairs"])
+
+        def latency(rows: Any) -> Latency:
             count = int(noted[rows].sum())
             mean = float(sums[rows].sum()) / count if count else float("nan")
             return Latency(count, mean, counted[rows].sum(axis=0))
@@ -182,7 +184,7 @@ class Meter:
             time=after.time,
             interval=interval,
             queues={
-                queue.name: _queue(before, after, row, interval, latency(pair_of[row]))
+                queue.name: _queue(before, after, row, interval, latency(of_queue(row)))
                 for row, queue in enumerate(self.simulation.scenario.queues)
             },
             consumers={
@@ -191,7 +193,10 @@ class Meter:
             publishers={
                 name: self._publishers(name, before, after, interval) for name in after.publishers
             },
-            types={name: latency(pair_of[:, column]) for column, name in enumerate(types)},
+            types={
+                name: latency(np.flatnonzero(state.pairs == type_))
+                for type_, name in enumerate(types)
+            },
             broker=_broker(before, after, interval),
             chains={
                 types[type_]: latency(np.array([row]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.compiled import called, compiled
-from simulator.draws import draw, uniform
+from simulator.draws import draw, draw_if_any, uniform
 from simulator.links import emit, enter_link, leave_link, new_message
 from simulator.messages import FREE, put_first, take_first
 from simulator.rows import DONE, REJECT
@@ -97,7 +97,7 @@ def copy_confirmed(state: State, slip_index: int, refused: bool, now: float) -> 
         return
     sender = state.publishers[slip.sender]
     delay = state.ports[sender.port].delay
-    arrival = now + delay + draw(state, sender.confirm_jitter)
+    arrival = now + delay + draw_if_any(state, sender.confirm_jitter)
     sender.confirm_last = max(sender.confirm_last, arrival)
     enter_link(state, sender.confirm_line, sender.confirm_slot, slip_index, sender.confirm_last)
 

@@ -46,7 +46,6 @@ CLOCK = np.dtype(
         ("publishers", np.int64),
         ("consumers", np.int64),
         ("kinds", np.int64),
-        ("types", np.int64),
         # the broker
         ("cores", np.int64),  # 0: its work takes no time
         ("idle_cores", np.int64),
@@ -69,171 +68,162 @@ CLOCK = np.dtype(
     ],
     align=True,
 )
-SLOT = np.dtype([("event", np.int64), ("entity", np.int64)])
+
+# Rows, lines, slots and sources are numbered in four bytes, and what every message needs comes
+# first: of many queues and consumers as much as possible must fit the cache.
+
+SLOT = np.dtype([("event", np.int32), ("entity", np.int32)])
 KIND = np.dtype(
     [
-        ("type", np.int64),
-        ("route", np.int64),
-        ("size", np.int64),  # source
-        ("priority", np.int64),
+        ("type", np.int32),
+        ("route", np.int32),
+        ("size", np.int32),  # source, or NONE
+        ("fixed_size", np.int32),  # in bytes, without one
+        ("priority", np.int32),
+        ("chain", np.int32),  # row of latencies since the origin, or NONE
         ("persistent", np.bool_),
-        ("chain", np.int64),  # row of latencies since the origin, or NONE
         ("sent", np.int64),  # counted since the start
     ],
     align=True,
 )
-ROUTE_ROW = np.dtype([("first", np.int64), ("targets", np.int64)])
+ROUTE_ROW = np.dtype([("first", np.int32), ("targets", np.int32)])
 CHOICE = np.dtype([("up_to", np.float64), ("kind", np.int64)])  # cumulative probability
 PHASE = np.dtype([("start", np.float64), ("factor", np.float64), ("slope", np.float64)])
 PUBLISHER = np.dtype(
     [
-        ("slot", np.int64),
-        ("every", np.int64),  # source
-        ("port", np.int64),
-        ("first_choice", np.int64),
-        ("choices", np.int64),
-        ("choose", np.int64),  # source
-        ("first_phase", np.int64),
-        ("phases", np.int64),
-        ("left", np.float64),  # seconds to the next publish at the scenario's rate, while paused
-        ("rate", np.float64),
-        ("wanted_rate", np.float64),
-        ("window", np.int64),  # messages that may wait for a confirm; 0: no confirms
-        ("unconfirmed", np.int64),
-        ("confirm_line", np.int64),
-        ("confirm_slot", np.int64),
-        ("confirm_jitter", np.int64),
-        ("confirm_last", np.float64),
-        ("waiting", np.int64),  # copies at the broker that are in no queue yet
+        ("slot", np.int32),
+        ("every", np.int32),  # source
+        ("port", np.int32),
+        ("first_choice", np.int32),
+        ("choices", np.int32),
+        ("phases", np.int32),
+        ("window", np.int32),  # messages that may wait for a confirm; 0: no confirms
+        ("unconfirmed", np.int32),
         ("flow", np.bool_),  # out of credit
         ("blocked", np.bool_),  # has a message that it may not send
-        ("since", np.float64),  # when it was blocked
-        # counted since the start
-        ("blocked_time", np.float64),
-        ("published", np.int64),
+        ("waiting", np.int32),  # copies at the broker that are in no queue yet
+        ("rate", np.float64),
+        ("published", np.int64),  # counted since the start, as are those below
         ("late", np.int64),  # of these, not when they were due
         ("confirmed", np.int64),
         ("refused", np.int64),  # confirmed negatively
         ("confirm_time", np.float64),
+        ("confirm_last", np.float64),
+        ("confirm_line", np.int32),
+        ("confirm_slot", np.int32),
+        ("confirm_jitter", np.int32),  # source, or NONE
+        ("choose", np.int32),  # source
+        ("first_phase", np.int32),
+        ("left", np.float64),  # seconds to the next publish at the scenario's rate, while paused
+        ("wanted_rate", np.float64),
+        ("since", np.float64),  # when it was blocked
+        ("blocked_time", np.float64),
     ],
     align=True,
 )
 PORT = np.dtype(
     [
-        ("line", np.int64),
-        ("slot", np.int64),
-        ("jitter", np.int64),
+        ("line", np.int32),
+        ("slot", np.int32),
+        ("jitter", np.int32),  # source, or NONE
+        ("process", np.int32),
+        ("direct", np.bool_),  # no way to go
         ("delay", np.float64),
         ("seconds_per_byte", np.float64),
         ("free", np.float64),  # when the last byte sent so far is on its way
         ("last", np.float64),  # when the last message sent so far arrives
-        ("process", np.int64),
-        ("direct", np.bool_),  # no way to go
     ],
     align=True,
 )
 QUEUE = np.dtype(
     [
-        ("line", np.int64),  # of the lowest priority; the others follow
-        ("priorities", np.int64),
-        ("max_length", np.int64),
+        ("line", np.int32),  # of the lowest priority; the others follow
+        ("priorities", np.int32),
+        ("expire_slot", np.int32),
+        ("ready", np.int32),  # consumers with room
+        ("first_ready", np.int32),
+        ("last_ready", np.int32),
+        ("first_pair", np.int32),  # row of latencies of the first type of message that comes to it
+        ("pairs", np.int32),  # how many
+        ("process", np.int32),
         ("drop_head", np.bool_),
-        ("ttl", np.float64),
-        ("expire_slot", np.int64),
-        ("visibility", np.float64),  # seconds a delivered message stays invisible
-        ("appear_slot", np.int64),
-        ("hidden_line", np.int64),  # what stands for messages that were delivered
-        ("in_order", np.bool_),
-        ("next_index", np.int64),  # of the message that is to be delivered next
-        ("slowdown", np.float64),  # share that a message waiting adds to the queue's work
-        ("delivery_limit", np.int64),
-        ("dead", np.int64),  # row of the table of dead letters, or NONE
-        ("visited", np.uint64),  # its bit among queues that dead-letter in a circle
-        ("random", np.bool_),
-        ("choose", np.int64),  # source
         ("durable", np.bool_),
         ("write_first", np.bool_),
-        ("process", np.int64),
-        ("ready", np.int64),  # consumers with room
-        ("first_ready", np.int64),
-        ("last_ready", np.int64),
+        ("in_order", np.bool_),
+        ("random", np.bool_),
+        ("ttl", np.float64),
+        ("visibility", np.float64),  # seconds a delivered message stays invisible
+        ("max_length", np.int64),
         ("length", np.int64),
         ("bytes", np.int64),
         ("since", np.float64),  # up to when the length is summed up
-        # counted since the start
-        ("length_time", np.float64),
+        ("length_time", np.float64),  # counted since the start, as are those below
         ("published", np.int64),
+        ("delivered", np.int64),
+        ("acknowledged", np.int64),
         ("dropped", np.int64),
         ("expired", np.int64),
         ("rejected", np.int64),
         ("dead_lettered", np.int64),
-        ("delivered", np.int64),
         ("returned", np.int64),
-        ("acknowledged", np.int64),
         ("hidden", np.int64),  # with no consumer and not visible; less: visible, and with one
+        ("appear_slot", np.int32),
+        ("hidden_line", np.int32),  # what stands for messages that were delivered
+        ("choose", np.int32),  # source
+        ("dead", np.int32),  # row of the table of dead letters, or NONE
+        ("next_index", np.int64),  # of the message that is to be delivered next
+        ("slowdown", np.float64),  # share that a message waiting adds to the queue's work
+        ("delivery_limit", np.int64),
+        ("visited", np.uint64),  # its bit among queues that dead-letter in a circle
     ],
     align=True,
 )
 CONSUMER = np.dtype(
     [
-        ("queue", np.int64),
+        ("queue", np.int32),
         # the link
-        ("down_line", np.int64),
-        ("down_slot", np.int64),
-        ("down_jitter", np.int64),
-        ("up_line", np.int64),
-        ("up_slot", np.int64),
-        ("up_jitter", np.int64),
+        ("down_line", np.int32),
+        ("down_slot", np.int32),
+        ("down_jitter", np.int32),  # source, or NONE
+        ("up_line", np.int32),
+        ("up_slot", np.int32),
+        ("up_jitter", np.int32),  # source, or NONE
+        # the client
+        ("buffer_line", np.int32),
+        ("idle", np.int32),  # first idle handler
+        ("work", np.int32),  # source
+        ("phases", np.int32),
+        ("batch", np.int32),
+        ("sends", np.int32),
+        # the window
+        ("grant_slot", np.int32),
+        ("low", np.int32),  # whole numbers around the prefetch
+        ("high", np.int32),
+        ("in_flight", np.int32),
+        ("most_in_flight", np.int32),
+        ("next_ready", np.int32),
+        ("previous_ready", np.int32),
+        ("acknowledge", np.int8),
+        ("up", np.bool_),
+        ("listening", np.bool_),  # the broker has a connection to the consumer
+        ("active", np.bool_),  # and delivers to it: it has not been removed
+        ("starved", np.bool_),  # has room; then it stands in the line of its queue
+        ("wanted", np.bool_),
         ("delay", np.float64),  # seconds, one way
         ("seconds_per_byte", np.float64),
         ("line_free", np.float64),  # when the last byte sent so far is on its way
         ("down_last", np.float64),  # when the last message sent so far arrives
         ("up_last", np.float64),
-        # the client
-        ("buffer_line", np.int64),
-        ("first_handler", np.int64),
-        ("handlers", np.int64),
-        ("idle", np.int64),  # first idle handler
-        ("work", np.int64),  # source
         ("overhead", np.float64),  # seconds
-        ("first_phase", np.int64),
-        ("phases", np.int64),
-        ("acknowledge", np.int64),
-        ("batch", np.int64),
-        ("multiple", np.bool_),
-        ("done_line", np.int64),  # finished, and waiting for the batch to be full
         ("failure", np.float64),
-        ("fail", np.int64),  # source
-        ("on_failure", np.int64),
-        ("first_send", np.int64),
-        ("sends", np.int64),
-        ("port", np.int64),
-        ("up", np.bool_),
-        ("lost_line", np.int64),  # what a crash left behind, youngest first
-        ("crash_slot", np.int64),
-        ("crash", np.int64),  # source
-        ("notice_slot", np.int64),
-        ("restart_slot", np.int64),
-        ("restart", np.int64),  # source
-        # the window
-        ("listening", np.bool_),  # the broker has a connection to the consumer
-        ("active", np.bool_),  # and delivers to it: it has not been removed
-        ("wanted", np.bool_),
-        ("grant_slot", np.int64),
         ("prefetch", np.float64),
-        ("wanted_prefetch", np.float64),
-        ("low", np.int64),  # whole numbers around the prefetch
-        ("high", np.int64),
         ("credit", np.float64),  # message-seconds the window has been below the prefetch
-        ("starved", np.bool_),  # has room; then it stands in the line of its queue
-        ("next_ready", np.int64),
-        ("previous_ready", np.int64),
-        ("in_flight", np.int64),
-        ("most_in_flight", np.int64),
         ("since", np.float64),  # up to when the times below are counted
-        # counted since the start
-        ("in_flight_time", np.float64),
+        ("in_flight_time", np.float64),  # counted since the start, as are those below
         ("starved_time", np.float64),
+        ("work_time", np.float64),
+        ("buffer_time", np.float64),
+        ("busy_time", np.float64),  # of its handlers, up to the end of what they have begun
         ("delivered", np.int64),
         ("acknowledged", np.int64),
         ("arrivals", np.int64),
@@ -241,19 +231,33 @@ CONSUMER = np.dtype(
         ("failed", np.int64),
         ("lost", np.int64),  # acknowledged before a crash, and not finished
         ("crashes", np.int64),
-        ("work_time", np.float64),
-        ("buffer_time", np.float64),
-        ("busy_time", np.float64),  # of its handlers, up to the end of what they have begun
+        # what few messages need
+        ("wanted_prefetch", np.float64),
+        ("first_handler", np.int32),
+        ("handlers", np.int32),
+        ("first_phase", np.int32),
+        ("multiple", np.bool_),
+        ("on_failure", np.int8),
+        ("done_line", np.int32),  # finished, and waiting for the batch to be full
+        ("fail", np.int32),  # source
+        ("first_send", np.int32),
+        ("port", np.int32),
+        ("lost_line", np.int32),  # what a crash left behind, youngest first
+        ("crash_slot", np.int32),
+        ("crash", np.int32),  # source
+        ("notice_slot", np.int32),
+        ("restart_slot", np.int32),
+        ("restart", np.int32),  # source
     ],
     align=True,
 )
 HANDLER = np.dtype(
     [
-        ("slot", np.int64),
-        ("consumer", np.int64),
-        ("message", np.int64),
+        ("slot", np.int32),
+        ("consumer", np.int32),
+        ("message", np.int32),
+        ("next_idle", np.int32),
         ("work", np.float64),  # seconds of work on that message
-        ("next_idle", np.int64),
     ]
 )
 SEND_ROW = np.dtype(

@@ -245,7 +245,7 @@ class Simulation:
         first, count = int(row["first_handler"]), int(row["handlers"])
         handlers = self._state.handlers[first : first + count]
         busy = handlers["slot"][handlers["message"] >= 0]
-        due = self._state.due[int(self._state.clock[0]["leaves"]) + busy]
+        due = self._state.timers["due"][int(self._state.clock[0]["leaves"]) + busy]
         begun = float(np.sum(due - self.now))
         return ConsumerTotals(
             arrivals=int(row["arrivals"]),

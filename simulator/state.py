@@ -12,6 +12,7 @@ from simulator import rows
 from simulator.draws import SOURCE
 from simulator.messages import LINE, MESSAGE
 from simulator.tables import Tables
+from simulator.timers import TIMER
 
 Rows = npt.NDArray[Any]
 FLOAT, WHOLE = np.dtype(np.float64), np.dtype(np.int64)
@@ -22,8 +23,7 @@ class State(Tables):
 
     ROWS: ClassVar[Mapping[str, np.dtype[Any]]] = {
         "clock": rows.CLOCK,
-        "due": FLOAT,  # the timers
-        "winner": WHOLE,
+        "timers": TIMER,
         "slots": rows.SLOT,
         "pool": MESSAGE,
         "lines": LINE,
@@ -43,14 +43,13 @@ class State(Tables):
         "targets": WHOLE,  # queues of all routes
         "dead": WHOLE,  # route by queue that dead-letters and kind
         "costs": rows.COST,  # by job
-        "pair_of": WHOLE,  # row of latencies by queue and type
+        "pairs": WHOLE,  # types of the rows of latencies by queue and type
         "latencies": rows.LATENCY,
         "bins": WHOLE,  # messages by row of latencies and bin
     }
 
     clock: Rows
-    due: Rows
-    winner: Rows
+    timers: Rows
     slots: Rows
     pool: Rows
     lines: Rows
@@ -70,6 +69,6 @@ class State(Tables):
     targets: Rows
     dead: Rows
     costs: Rows
-    pair_of: Rows
+    pairs: Rows
     latencies: Rows
     bins: Rows

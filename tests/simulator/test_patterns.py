@@ -115,7 +115,7 @@ def deliveries(
     seen: list[tuple[float, int, int]] = []
     published: dict[float, int] = {}
     working = [-1] * len(works)
-    while (due := float(simulation.state.due[1])) <= end or simulation.now == 0:
+    while (due := float(simulation.state.timers[1]["due"])) <= end or simulation.now == 0:
         simulation.run_until(max(due, 0.0) if due < float("inf") else 0.0)
         if due == float("inf"):
             continue

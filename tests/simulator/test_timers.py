@@ -19,15 +19,12 @@ def test_the_earliest_timer_is_on_top_and_of_equals_the_lowest_slot(
 ) -> None:
     clock = np.zeros(1, CLOCK)
     clock["leaves"] = leaves(slots)
-    due, winner = new_timers(np.full(slots, NEVER))
-    state = State(clock=clock, due=due, winner=winner)
+    state = State(clock=clock, timers=new_timers(np.full(slots, NEVER)))
     expected = [NEVER] * slots
     for slot, time in changes:
         set_timer(state, slot % slots, time)
         expected[slot % slots] = time
-        assert state.due[ROOT] == min(expected)
-        assert state.winner[ROOT] == expected.index(min(expected))
+        assert state.timers[ROOT]["due"] == min(expected)
+        assert state.timers[ROOT]["slot"] == expected.index(min(expected))
         assert when(state, slot % slots) == time
-        rebuilt = new_timers(np.array(expected))
-        assert np.array_equal(rebuilt[0], state.due)
-        assert rebuilt[1][ROOT] == state.winner[ROOT]
+        assert np.array_equal(state.timers, new_timers(np.array(expected)))
