@@ -15,6 +15,7 @@ from typing import Any
 import pika
 
 import controlmq
+from benchmarks.measure import awake
 from controlmq import ArxModel, Limits, Step, TraceWriter
 from controlmq.controllers import OpenLoop, random_levels
 from controlmq.loop import Controller, Transition
@@ -46,7 +47,7 @@ class Bed:
 
 @contextmanager
 def bed() -> Iterator[Bed]:
-    with start_broker() as broker, broker.proxied(delay=ROUND_TRIP / 2) as proxy:
+    with awake(), start_broker() as broker, broker.proxied(delay=ROUND_TRIP / 2) as proxy:
         yield Bed(broker, proxy)
 
 

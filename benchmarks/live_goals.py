@@ -35,7 +35,7 @@ CALM = 1.0
 """Percent of the processor that the host may take from a run, or a sample, that counts as
 undisturbed."""
 
-ATTEMPTS = 3
+ATTEMPTS = 2
 """Runs of one goal at most, until one is undisturbed."""
 
 REFILL = 65

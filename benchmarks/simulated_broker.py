@@ -47,8 +47,8 @@ from simulator import (
     Scenario,
     Simulation,
 )
-from tests.testbed import Broker, Proxy, start_broker
-from tests.testbed.proxy import ROUND_TRIP
+from tests.testbed import start_broker
+from tests.testbed.proxy import ROUND_TRIP, proxied
 
 TURNS = 10
 """Of calibrating, latencies and copies; those of rates are spread over them."""
@@ -119,15 +119,10 @@ def bed() -> Iterator[tuple[Way, Way]]:
         with on_core(0), proxy:
             yield (
                 Way("direct", broker.url, 0.0003),
-                Way("11 ms", _through(broker, proxy), ROUND_TRIP),
+                Way("11 ms", proxied(broker.url, proxy), ROUND_TRIP),
             )
     finally:
         started.__exit__(None, None, None)
-
-
-def _through(broker: Broker, proxy: Proxy) -> str:
-    credentials, _, address = broker.url.removeprefix("amqp://").rpartition("@")
-    return f"amqp://{credentials}@127.0.0.1:{proxy.port}/{address.partition('/')[2]}"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from controlmq.errors import InputError
 from controlmq.loop import Controller, Loop, Sample, Step
 from controlmq.rabbitmq.lanes import Lane
 from controlmq.rabbitmq.model_file import ModelFile
-from controlmq.rabbitmq.sensors import Sensors
+from controlmq.rabbitmq.sensors import FIRST_TURNAROUND, Sensors
 from controlmq.rabbitmq.settings import Settings
 from controlmq.rabbitmq.window import Window
 
@@ -35,6 +35,13 @@ START = 1.0
 MAX_HELD = 250
 """Acks held at most unless the user says otherwise: what a crash could deliver twice. Also the
 size of a single subscription that is controlled and has no limits."""
+
+USED = 0.75
+"""Share of the slots beyond the first that are spread over a message's way. The rest is a reserve:
+with none, whatever delays one message delays the window."""
+
+LEAST_SPACING = 0.0005
+"""Seconds. Below, there is nothing to spread."""
 
 PROBE_WINDOWS = 3
 """Windows' worth of messages that pass a new lane by before the queue counts as one that
@@ -169,8 +176,17 @@ class Consumer:
         if self._model_file is not None:
             self._follow(self._model_file)
         self.last = self.loop.step()
+        self.window.spacing = self._spacing(self.last.sample.handler_time)
         if self._on_step is not None:
             self._tell(self._on_step, self.last)
+
+    def _spacing(self, handler_time: float) -> float:
+        """Seconds between slots that are spread evenly over a message's way, or 0."""
+        turnaround = self.sensors.turnaround.usual
+        if self.loop.controller is _hold or self.prefetch <= 1 or turnaround >= FIRST_TURNAROUND:
+            return 0.0
+        spacing = (turnaround + handler_time) / (1 + USED * (self.prefetch - 1))
+        return spacing if spacing >= LEAST_SPACING else 0.0
 
     def _follow(self, model_file: ModelFile) -> None:
         """Take the controller from the file anew if that has changed."""
@@ -257,7 +273,7 @@ class Consumer:
         """Control no more: stay at ``prefetch``, record nothing, tell nobody."""
         self.loop.controller = _hold
         self.loop.record = self._on_step = self._model_file = None
-        self.window.linger = 0.0
+        self.window.linger = self.window.spacing = 0.0
         self.window.retarget(prefetch, self.clock())
 
     @property

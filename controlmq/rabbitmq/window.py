@@ -46,6 +46,10 @@ OVERDUE = 0.02
 that is never without a message has no better moment."""
 
 
+MADE_UP = 3
+"""Acks that may go at once to make up for a delay, where they are spaced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """Open one more lane of ``size`` slots."""
@@ -89,6 +93,11 @@ class Window:
         """``E`` in slot-seconds."""
         self.idle = False
         """Whether the queue is dry: nothing is held then, and ``E`` stands still."""
+        self.spacing = 0.0
+        """Seconds between two acks that open a slot each. Slots that travel in a bunch wait for
+        each other at the handler, and the window is worth less than its slots."""
+        self._next_release = now
+        self._spaced = False
         self._held: deque[Held] = deque()
         self._kept = 0
         self._free: list[Held] = []
@@ -202,8 +211,16 @@ class Window:
         held = self._held
         released = self._free
         self._free = []
+        most = self.max_held - self._kept
+        self._spaced = False
         while len(held) > keep and held:
+            if now < self._next_release and len(held) <= most and not self.idle:
+                self._spaced = True
+                break
             released.append(held.popleft())
+            if self.spacing:
+                due = max(self._next_release, now - MADE_UP * self.spacing)
+                self._next_release = due + self.spacing
         while held and now - held[0].since >= self.max_hold:
             released.append(held.popleft())
         return self._sent(released)
@@ -242,6 +259,8 @@ class Window:
                 wait = max(0.0, -self.error / self._fraction)
                 if wait > WAIT_FOR or self._open_slots <= 0:
                     time = min(time, now + wait)
+            if self._spaced:
+                time = min(time, max(now, self._next_release))
         if self._unneeded_since is not None:
             time = min(time, self._unneeded_since + self.linger)
         if (self._retiring or self._merging) and not self.idle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import settings
@@ -154,14 +155,15 @@ class WindowMachine(RuleBasedStateMachine):
         self.broker.requests.append(("ack", lane.tag, tag))
         self.window.settled(lane)
 
-    @rule(aim=st.floats(0, 40))
-    def retarget(self, aim: float) -> None:
+    @rule(aim=st.floats(0, 40), spacing=st.sampled_from([0.0, 0.001, 0.1]))
+    def retarget(self, aim: float, spacing: float) -> None:
         # Acks of cancelled lanes count for the broker until it has them.
         under_way = sum(
             kind == "ack" and self.lanes[lane].cancelled for kind, lane, _ in self.broker.requests
         )
         self.bound = max(math.ceil(aim), self.window.granted + under_way)
         self.window.retarget(aim, self.now)
+        self.window.spacing = spacing
         self._attend()
 
     @rule(seconds=st.floats(0.0001, 1))
@@ -217,9 +219,8 @@ class Consumer:
         self._due = deque([turnaround] * self.lane.size)
         self._tag = 0
 
-    def run(self, until: float) -> None:
+    def run(self, until: float, now: float = 0.0) -> None:
         """Messages come when their slots are due, acks when the window lets them go."""
-        now = 0.0
         while now < until:
             due = self._due[0] if self._due else math.inf
             then = min(due, max(now + 1e-6, self.window.deadline(now)), until)
@@ -249,6 +250,31 @@ def test_below_one_every_message_is_paced(target: float) -> None:
     gaps = [b - a for a, b in zip(consumer.handled[1:], consumer.handled[2:], strict=False)]
     assert min(gaps) == pytest.approx(0.015 / target, rel=0.01)
     assert max(gaps) == pytest.approx(0.015 / target, rel=0.01)
+
+
+def test_slots_that_travel_in_a_bunch_are_spread() -> None:
+    consumer = Consumer(6.0, turnaround=0.015)
+    consumer.run(until=1)
+    gaps = [b - a for a, b in pairwise(consumer.handled[-60:])]
+    assert sorted(set(gaps)) == pytest.approx([0.0, 0.015]), "all six at once"
+    consumer.window.spacing = 0.0026
+    consumer.run(until=2, now=1)
+    gaps = [b - a for a, b in pairwise(consumer.handled[-60:])]
+    assert min(gaps) == pytest.approx(0.0026)
+    assert max(gaps) == pytest.approx(0.0026)
+
+
+def test_a_window_wider_than_its_spacing_keeps_a_reserve_against_delays() -> None:
+    spaced = Consumer(6.0, turnaround=0.012)
+    spaced.window.spacing = 0.0025
+    spaced.run(until=2)
+    spaced.turnaround = 0.015
+    spaced.run(until=4, now=2)
+    quick = sum(1 < time <= 2 for time in spaced.handled)
+    slow = sum(3 < time <= 4 for time in spaced.handled)
+    assert quick == pytest.approx(400, abs=2)
+    assert slow == pytest.approx(400, abs=2)
+    assert spaced.window.held <= 2
 
 
 def test_lowering_the_window_holds_acks_at_once_and_retires_the_lane_later() -> None:

@@ -22,6 +22,7 @@ from controlmq.rabbitmq.workload import EXPERIMENTS, Burst
 from controlmq.traces import read_transitions
 from tests.live.handled import assert_empty
 from tests.testbed import Broker, Proxy, wait_until
+from tests.testbed.proxy import proxied
 from tests.testbed.publishing import connected, fill
 
 SECRET = "hush-hush-password"
@@ -32,13 +33,6 @@ TRIES = 5
 def url(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("CONTROLMQ_URL", broker.url)
     return broker.url
-
-
-def proxied(url: str, proxy: Proxy) -> str:
-    """The same URL by way of the proxy."""
-    credentials, _, address = url.removeprefix("amqp://").rpartition("@")
-    _, _, path = address.partition("/")
-    return f"amqp://{credentials}@127.0.0.1:{proxy.port}/{path}"
 
 
 def command(*words: str, url: str, cwd: Path | None = None) -> subprocess.Popen[str]:

@@ -18,7 +18,8 @@ from simulator.specjms import Phases, Topology, audit, report, vertical, workloa
 from simulator.specjms.flow import Flow, base_type
 from simulator.specjms.observed import observed_run
 from simulator.specjms.options import central
-from tests.testbed import Broker, wait_until
+from tests.testbed import Broker, Proxy, wait_until
+from tests.testbed.proxy import proxied
 
 SHORT = Phases(warm_up=0.5, measurement=2.5, drain=60.0)
 """Draining ends as soon as everything is there."""
@@ -106,8 +107,9 @@ def test_the_command_prints_the_tables_and_a_verdict_for_each_rule(
     wait_until(lambda: not left_behind(broker), "queues and exchanges are deleted")
 
 
-def test_ctrl_c_leaves_nothing_behind(broker: Broker) -> None:
-    words = ["specjms", "--url", broker.url, "--base", "5", "--duration", "300"]
+def started(broker: Broker, url: str) -> subprocess.Popen[str]:
+    """A long run that has begun to subscribe."""
+    words = ["specjms", "--url", url, "--base", "5", "--duration", "300"]
     process = subprocess.Popen(
         [sys.executable, "-m", "controlmq.cli.main", *words],
         stdout=subprocess.PIPE,
@@ -122,10 +124,29 @@ def test_ctrl_c_leaves_nothing_behind(broker: Broker) -> None:
         ),
         "a location has subscribed",
     )
+    return process
+
+
+def test_ctrl_c_leaves_nothing_behind(broker: Broker) -> None:
+    process = started(broker, broker.url)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of its processes
     out, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "stopped." in said
+    assert "Traceback" not in said
+    assert out == ""
+    wait_until(lambda: not left_behind(broker), "queues and exchanges are deleted")
+
+
+def test_a_connection_that_is_lost_ends_the_run_with_one_sentence(
+    broker: Broker, proxy: Proxy
+) -> None:
+    process = started(broker, proxied(broker.url, proxy))
+    proxy.cut()
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 2, said
+    assert "lost " in said
+    assert said.rstrip().endswith("is the broker still there? Start again.")
     assert "Traceback" not in said
     assert out == ""
     wait_until(lambda: not left_behind(broker), "queues and exchanges are deleted")

@@ -129,3 +129,10 @@ class Proxy:
         if not answer:
             raise RuntimeError(f"the proxy process ended while asked to {command}.")
         return json.loads(answer)
+
+
+def proxied(url: str, proxy: Proxy) -> str:
+    """The same URL by way of the proxy."""
+    credentials, _, address = url.removeprefix("amqp://").rpartition("@")
+    _, _, path = address.partition("/")
+    return f"amqp://{credentials}@127.0.0.1:{proxy.port}/{path}"

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from controlmq.rabbitmq.calibration.experiments import LOAD, STEPS, Experiments
 from controlmq.rabbitmq.calibration.figures import Calibration, Curve, Line
-from controlmq.rabbitmq.calibration.interrupts import held_interrupts
 from controlmq.rabbitmq.calibration.pacing import clock, publishing_process
 from controlmq.rabbitmq.calibration.queues import temporary_queues
+from controlmq.rabbitmq.interrupts import held_interrupts
 
 __all__ = ["LOAD", "SECONDS", "Calibration", "Curve", "Line", "calibrate", "calibrating"]
 

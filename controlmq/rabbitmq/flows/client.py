@@ -111,7 +111,10 @@ class Client:
         else:
             self._stopping = True
             self.loop.remove_handler(self.pipe.fileno())
-            self.connection.close()
+            if self.connection.is_open:
+                self.connection.close()
+            else:
+                self.loop.stop()  # pika cannot close what is not open yet
 
 
 class _Desk:

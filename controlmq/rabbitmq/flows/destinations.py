@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pika
 
+from controlmq.errors import ControlmqError
 from controlmq.rabbitmq.connecting import connection_to
 from controlmq.rabbitmq.flows.plan import Plan
 
@@ -28,8 +29,11 @@ def destinations(url: str, plan: Plan) -> Iterator[dict[str, int]]:
             raise
     try:
         yield waiting
-    finally:
-        _delete(url, plan)
+    except BaseException:
+        with suppress(ControlmqError):  # of two errors the first says more
+            _delete(url, plan)
+        raise
+    _delete(url, plan)
 
 
 def _delete(url: str, plan: Plan) -> None:

@@ -15,6 +15,7 @@ from controlmq.rabbitmq.flows.client import Client
 from controlmq.rabbitmq.flows.destinations import destinations
 from controlmq.rabbitmq.flows.notes import Notes, Place, clock
 from controlmq.rabbitmq.flows.plan import Plan
+from controlmq.rabbitmq.interrupts import held_interrupts
 
 LEAD = 0.1
 """Seconds from telling everybody when to start to the start."""
@@ -87,7 +88,7 @@ def _clients(url: str, plan: Plan) -> Iterator[list[_Process]]:
             order = (theirs, url, plan, locations)
             process = spawn.Process(target=_serve, args=order, daemon=True, name=name)
             clients.append(_Process(name, process, ours))
-            with _no_interrupt():
+            with held_interrupts(), _no_interrupt():
                 process.start()
             theirs.close()
         yield clients

@@ -1,7 +1,7 @@
-"""Interrupts that wait until pika is between two frames.
+"""Interrupts that wait for what must not be left half done.
 
-A connection that was interrupted in the middle of one cannot even be closed: it may raise
-anything, or wait for ever.
+A connection that was interrupted in the middle of a frame cannot even be closed: it may raise
+anything, or wait for ever. A process whose start was interrupted runs, and nobody knows of it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,132 @@
+"""The rest of a channel beside consuming, on asynchronous connections."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controlmq.rabbitmq import wrap
+from tests.live.handled import Handled, assert_empty
+from tests.live.restless import LANES
+from tests.testbed import Broker
+from tests.testbed.publishing import DeclareQueue, connected, fill
+
+
+def test_fetching_publishing_confirming_and_refusing(
+    broker: Broker, queue: DeclareQueue, run: Any
+) -> None:
+    source, results = queue("classic"), queue("classic")
+    fill(broker.parameters, source, 101)
+    confirmed = 0
+    numbers: list[int] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+
+        def on_confirm(_frame: Any) -> None:
+            nonlocal confirmed
+            confirmed += 1
+
+        def on_fetched(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            numbers.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+            channel.basic_consume(source, on_message)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            number = int(body)
+            if number % 2 and not method.redelivered:
+                channel.basic_nack(method.delivery_tag)
+                return
+            numbers.append(number)
+            channel.basic_publish("", results, body)
+            channel.basic_ack(method.delivery_tag)
+            if len(numbers) == 101:
+                done()
+
+        channel.confirm_delivery(on_confirm)
+        channel.basic_get(source, on_fetched)
+
+    run(broker.parameters, program)
+    assert sorted(numbers) == list(range(101))
+    assert_empty(broker, source)
+    broker.management.wait_for_queue(results, lambda view: view.messages_ready == 100, "all are in")
+
+
+def test_transactions(broker: Broker, queue: DeclareQueue, run: Any) -> None:
+    source, results = queue("classic"), queue("classic")
+    fill(broker.parameters, source, 60)
+    handled = Handled()
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, **LANES)
+        waiting: deque[tuple[int, bytes]] = deque()
+        at_work = False
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.note(method, properties, body)
+            waiting.append((method.delivery_tag, body))
+            if not at_work:
+                work()
+
+        def work(_frame: Any = None) -> None:
+            """One message, one transaction, after the answer to the one before."""
+            nonlocal at_work
+            at_work = bool(waiting)
+            if waiting:
+                answer_for(*waiting[0])
+                if int(waiting[0][1]) % 10 == 5:
+                    channel.tx_rollback(callback=once_more)
+                else:
+                    commit()
+
+        def once_more(_frame: Any) -> None:
+            answer_for(*waiting[0])
+            commit()
+
+        def answer_for(tag: int, body: bytes) -> None:
+            channel.basic_publish("", results, body)
+            channel.basic_ack(tag)
+
+        def commit() -> None:
+            waiting.popleft()
+            ended = len(handled.numbers) == 60 and not waiting
+            channel.tx_commit(callback=(lambda _frame: done()) if ended else work)
+
+        channel.tx_select(callback=lambda _frame: channel.basic_consume(source, on_message))
+
+    run(broker.parameters, program)
+    handled.assert_each_once_in_order(60)
+    assert_empty(broker, source)
+    with connected(broker.parameters) as connection:
+        channel = connection.channel()
+        committed = [int(channel.basic_get(results, auto_ack=True)[2]) for _ in range(60)]
+        assert channel.basic_get(results)[0] is None
+    assert committed == list(range(60))
+
+
+@pytest.mark.parametrize("closing", ["channel", "connection"])
+def test_closing_from_the_callback_sends_what_was_held(
+    broker: Broker, queue_name: str, run: Any, closing: str
+) -> None:
+    fill(broker.parameters, queue_name, 5)
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=0.01)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            channel.basic_ack(method.delivery_tag)
+            if closing == "channel":
+                channel.add_on_close_callback(lambda _channel, _reason: done())
+                channel.close()
+            else:
+                done()
+
+        channel.basic_consume(queue_name, on_message)
+
+    run(broker.parameters, program)
+    with connected(broker.parameters) as again:
+        declared = again.channel().queue_declare(queue_name, passive=True)
+        assert declared.method.message_count == 4
