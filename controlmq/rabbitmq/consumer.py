@@ -16,7 +16,7 @@ from controlmq.errors import InputError
 from controlmq.loop import Controller, Loop, Sample, Step
 from controlmq.rabbitmq.lanes import Lane
 from controlmq.rabbitmq.model_file import ModelFile
-from controlmq.rabbitmq.sensors import FIRST_TURNAROUND, Sensors
+from controlmq.rabbitmq.sensors import Sensors
 from controlmq.rabbitmq.settings import Settings
 from controlmq.rabbitmq.window import Window
 
@@ -39,6 +39,9 @@ size of a single subscription that is controlled and has no limits."""
 USED = 0.75
 """Share of the slots beyond the first that are spread over a message's way. The rest is a reserve:
 with none, whatever delays one message delays the window."""
+
+ENOUGH = 20
+"""Arrivals in an interval that tell how long a message's way is."""
 
 LEAST_SPACING = 0.0005
 """Seconds. Below, there is nothing to spread."""
@@ -176,16 +179,18 @@ class Consumer:
         if self._model_file is not None:
             self._follow(self._model_file)
         self.last = self.loop.step()
-        self.window.spacing = self._spacing(self.last.sample.handler_time)
+        self.window.spacing = self._spacing(self.last.sample)
         if self._on_step is not None:
             self._tell(self._on_step, self.last)
 
-    def _spacing(self, handler_time: float) -> float:
+    def _spacing(self, sample: Sample) -> float:
         """Seconds between slots that are spread evenly over a message's way, or 0."""
-        turnaround = self.sensors.turnaround.usual
-        if self.loop.controller is _hold or self.prefetch <= 1 or turnaround >= FIRST_TURNAROUND:
+        if self.loop.controller is _hold or self.prefetch <= 1:
             return 0.0
-        spacing = (turnaround + handler_time) / (1 + USED * (self.prefetch - 1))
+        if sample.starved > 0 or sample.arrivals < ENOUGH:
+            return 0.0  # how long the way is, a queue that may be dry does not tell
+        way = self.sensors.turnaround.usual + sample.handler_time
+        spacing = way / (1 + USED * (self.prefetch - 1))
         return spacing if spacing >= LEAST_SPACING else 0.0
 
     def _follow(self, model_file: ModelFile) -> None:
