@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +41,10 @@ ATTEMPTS = 2
 
 REFILL = 65
 """Sample at which the dried queue is filled again."""
+
+PORTIONS, PAUSE = 20, 0.5
+"""In which it is filled, and seconds between them: four times as fast as it is emptied. All at once
+would take the processor from the consumer, which a publisher elsewhere does not."""
 
 
 class WholePrefetch:
@@ -164,13 +169,24 @@ def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:
     ]
 
 
+def refill(now: Any, parameters: Any, queue: str, messages: int) -> None:
+    """When it is time to, publish so many messages."""
+    now.wait()
+    for _ in range(PORTIONS):
+        fill(parameters, queue, messages // PORTIONS)
+        time.sleep(PAUSE)
+
+
 def dry_spell(bed: Bed, controller: Controller, goal: float = 400.0) -> dict[str, float]:
     """The queue runs dry for about 30 s and is filled again."""
     print("  dry spell", file=sys.stderr)
     spawn = multiprocessing.get_context("spawn")
     with bed.filled_queue("classic", round(30 * goal)) as queue:
-        more = spawn.Process(target=fill, args=(bed.broker.parameters, queue, round(40 * goal)))
-        events = {REFILL: more.start}
+        now = spawn.Event()
+        order = (now, bed.broker.parameters, queue, round(40 * goal))
+        more = spawn.Process(target=refill, args=order, daemon=True)
+        more.start()
+        events = {REFILL: now.set}
         steps = consume(
             bed, queue, controller, lambda _: goal, REFILL + 30, limits=LIMITS, events=events
         )
