@@ -132,6 +132,7 @@ class Consumer:
     @prefetch.setter
     def prefetch(self, prefetch: float) -> None:
         self.actuate(prefetch_count("prefetch", prefetch))
+        self.window.spacing = 0.0  # that of another prefetch; the next interval tells anew
         self.wake()
 
     @property

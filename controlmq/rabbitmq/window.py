@@ -214,13 +214,14 @@ class Window:
         most = self.max_held - self._kept
         self._spaced = False
         while len(held) > keep and held:
-            if now < self._next_release and len(held) <= most and not self.idle:
+            early = self.spacing and now < self._next_release
+            if early and len(held) <= most and not self.idle:
                 self._spaced = True
                 break
             released.append(held.popleft())
             if self.spacing:
                 due = max(self._next_release, now - MADE_UP * self.spacing)
-                self._next_release = due + self.spacing
+                self._next_release = min(due, now) + self.spacing
         while held and now - held[0].since >= self.max_hold:
             released.append(held.popleft())
         return self._sent(released)
@@ -228,6 +229,7 @@ class Window:
     def drain(self, now: float) -> list[Held]:
         """All held acks, whatever the target; they count as sent."""
         self._integrate(now)
+        self._spaced = False
         self._keep_all_lanes()
         released = self._free + list(self._held)
         self._free = []
@@ -255,12 +257,12 @@ class Window:
         time = math.inf
         if self._held:
             time = self._held[0].since + self.max_hold
-            if self._fraction and self._open_slots < self._ceil:
+            if self._spaced:
+                time = min(time, max(now, self._next_release))
+            elif self._fraction and self._open_slots < self._ceil:
                 wait = max(0.0, -self.error / self._fraction)
                 if wait > WAIT_FOR or self._open_slots <= 0:
                     time = min(time, now + wait)
-            if self._spaced:
-                time = min(time, max(now, self._next_release))
         if self._unneeded_since is not None:
             time = min(time, self._unneeded_since + self.linger)
         if (self._retiring or self._merging) and not self.idle:
@@ -285,8 +287,9 @@ class Window:
 
     def _integrate(self, now: float) -> None:
         # Slots beyond the whole numbers around the target are on their way there by other
-        # means (acks to come, a lane to open); answering them here would only overshoot.
-        if not self.idle and self._fraction:
+        # means (acks to come, a lane to open); answering them here would only overshoot. What
+        # spacing keeps back is meant to be.
+        if not self.idle and self._fraction and not self._spaced:
             slots = min(max(self._open_slots, self._floor), self._ceil)
             error = self.error + (self.target - slots) * (now - self._at)
             # Beyond these an ack would be held for longer than max_hold.

@@ -277,6 +277,42 @@ def test_a_window_wider_than_its_spacing_keeps_a_reserve_against_delays() -> Non
     assert spaced.window.held <= 2
 
 
+def test_what_was_spaced_for_long_is_forgotten_at_once() -> None:
+    consumer = Consumer(6.3, turnaround=0.012)
+    consumer.window.spacing = 0.0025
+    consumer.run(until=60)
+    consumer.window.retarget(0.5, 60.0)
+    consumer.window.spacing = 0.0
+    consumer.run(until=65, now=60.0)
+    last = [time for time in consumer.handled if time > 61]
+    assert len(last) == pytest.approx(4 * 0.5 / 0.012, rel=0.02)
+
+
+def test_an_ack_that_must_go_early_makes_no_other_wait_longer() -> None:
+    window = Window(40.0, 0.0, max_held=2, max_hold=10, linger=3)
+    lane = window.opened("only", 40)
+    window.spacing = 0.1
+    lane.received = 40
+    for tag in range(40):
+        window.hold(tag, lane, 1.0)
+        window.release(1.0)
+    assert window.held == 2
+    assert 1.0 < window.deadline(1.0) <= 1.1
+    assert window.release(1.1)
+
+
+def test_a_window_with_all_slots_held_waits_for_the_next_to_be_due() -> None:
+    window = Window(1.5, 0.0, max_held=9, max_hold=10, linger=3)
+    lane = window.opened("only", 2)
+    window.spacing = 0.01
+    for tag in range(3):
+        lane.received += 1
+        window.hold(tag, lane, 0.0)
+        window.release(0.0)
+    assert (window.held, window.open_slots) == (2, 0)
+    assert window.deadline(0.0) == pytest.approx(0.01)
+
+
 def test_lowering_the_window_holds_acks_at_once_and_retires_the_lane_later() -> None:
     window = Window(8, 0.0, max_held=20, max_hold=10, linger=1)
     small, large = window.opened("small", 3), window.opened("large", 5)

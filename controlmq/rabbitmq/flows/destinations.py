@@ -25,15 +25,20 @@ def destinations(url: str, plan: Plan) -> Iterator[dict[str, int]]:
         try:
             waiting = _declare(connection, plan)
         except BaseException:
-            _delete(url, plan)
+            _give_up(url, plan)
             raise
     try:
         yield waiting
     except BaseException:
-        with suppress(ControlmqError):  # of two errors the first says more
-            _delete(url, plan)
+        _give_up(url, plan)
         raise
     _delete(url, plan)
+
+
+def _give_up(url: str, plan: Plan) -> None:
+    """Delete what can be deleted; of two errors the first says more."""
+    with suppress(ControlmqError):
+        _delete(url, plan)
 
 
 def _delete(url: str, plan: Plan) -> None:

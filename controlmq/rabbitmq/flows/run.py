@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -81,6 +82,8 @@ class _Process:
 @contextmanager
 def _clients(url: str, plan: Plan) -> Iterator[list[_Process]]:
     spawn = multiprocessing.get_context("spawn")
+    # The first process would start it, and it lets interrupts through.
+    resource_tracker.ensure_running()
     clients = []
     try:
         for name, locations in plan.processes.items():
