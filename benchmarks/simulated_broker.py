@@ -10,9 +10,7 @@ A machine that others share is now faster and now slower, for seconds or minutes
 and measuring take turns, and both see the same of it.
 
 The broker and the network have one core and the consumer another where there are two, as if
-each had a machine of its own, and both are kept awake (``benchmarks.measure.awake``): how late a
-virtual machine's processor wakes up is for its host to say. Work is spun: see
-``controlmq.rabbitmq.calibration.consuming``.
+each had a machine of its own. Work is spun: see ``controlmq.rabbitmq.calibration.consuming``.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from typing import Any
 
 import pika
 
-from benchmarks.measure import awake, on_core, spread
+from benchmarks.measure import on_core, spread
 from controlmq.cli.calibrated import PUBLISHING, broker_of, consumer_of, links_of, scenario_of
 from controlmq.rabbitmq.calibration import Calibration, calibrating
 from controlmq.rabbitmq.calibration.consuming import Handled, consume
@@ -118,7 +116,7 @@ def bed() -> Iterator[tuple[Way, Way]]:
         broker = started.__enter__()
         proxy = broker.proxied(delay=ROUND_TRIP / 2)
     try:
-        with awake(), on_core(0), proxy:
+        with on_core(0), proxy:
             yield (
                 Way("direct", broker.url, 0.0003),
                 Way("11 ms", proxied(broker.url, proxy), ROUND_TRIP),
