@@ -40,8 +40,8 @@ def new_timers(due: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     """A tree of timers that are due at these times."""
     width = leaves(due.size)
     room = np.zeros(2 * width + CHILDREN, TIMER)
-    first = -room.ctypes.data % (CHILDREN * TIMER.itemsize) // TIMER.itemsize
-    tree = room[first : first + 2 * width]  # aligned to lines of the cache
+    aligned = -room.ctypes.data % (CHILDREN * TIMER.itemsize) // TIMER.itemsize
+    tree = room[aligned : aligned + 2 * width]  # each family in one line of the cache
     level = tree[width:]
     level["due"], level["slot"] = NEVER, np.arange(width)
     level["due"][: due.size] = due
