@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks import schmid_latency, specjms_prediction
@@ -21,13 +23,42 @@ def test_a_cost_for_every_copy_explains_what_fan_out_takes() -> None:
 
 
 def test_a_prediction_at_no_load_is_what_was_measured() -> None:
-    for case in specjms_prediction.CASES:
-        found = specjms_prediction.predicted(case, 1e-9)
+    for case, found in zip(specjms_prediction.CASES, specjms_prediction.assumed(1e-9), strict=True):
         assert list(found.values()) == pytest.approx(list(case.measured_low.values()), rel=0.05)
 
 
 def test_predictions_grow_with_the_load_that_is_assumed() -> None:
-    for case in specjms_prediction.CASES:
-        less, more = (specjms_prediction.predicted(case, load) for load in (0.5, 0.7))
+    for less, more in zip(*map(specjms_prediction.assumed, (0.5, 0.7)), strict=True):
         assert all(less[number] < more[number] for number in less)
-    assert specjms_prediction.run()["author_median_error_percent"] == pytest.approx(9.53, abs=0.01)
+
+
+def test_the_loads_a_scenario_shows_give_back_what_was_measured_there() -> None:
+    for case in specjms_prediction.CASES:
+        shown = {
+            group: sum(loads) / len(loads)
+            for group, loads in specjms_prediction.loads_of(case).items()
+        }
+        found = specjms_prediction.predicted(case, shown)
+        alone = [number for number in found if number > 2]
+        assert [found[number] for number in alone] == pytest.approx(
+            [case.measured_high[number] for number in alone], rel=0.12
+        )
+
+
+def test_nothing_measured_at_the_higher_base_is_used_to_predict_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cases = specjms_prediction.CASES
+    before = [specjms_prediction.others_loads(case) for case in cases]
+    for index, case in enumerate(cases):
+        longer = {number: 9.9 * time for number, time in case.measured_high.items()}
+        changed = replace(case, measured_high=longer)
+        others = (*cases[:index], changed, *cases[index + 1 :])
+        monkeypatch.setattr(specjms_prediction, "CASES", others)
+        assert specjms_prediction.others_loads(changed) == before[index]
+
+
+def test_completion_times_are_predicted_no_worse_than_by_the_author() -> None:
+    found = specjms_prediction.run()
+    assert found["author_median_error_percent"] == pytest.approx(9.53, abs=0.01)
+    assert found["met"]
