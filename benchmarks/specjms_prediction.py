@@ -11,9 +11,9 @@ server with 1 Gbit/s. The service demands were never published, so ours are work
 
 Demands come from the lower BASE of the scenario that is predicted. Loads cannot: a time alone
 does not say how much of it was spent waiting. They are what the *other* scenarios show between
-their two values of BASE, and taken to be the same at the higher BASE of each, which the author
-chose so that the broker was busy. Nothing measured at the higher BASE of a scenario is used to
-predict it. ``assumed_load`` says what follows when one load is assumed for all instead.
+their two values of BASE, and assumed to be the same at the higher BASE of each. Nothing measured
+at the higher BASE of a scenario is used to predict it. ``assumed_load`` says what follows when one
+load is assumed for all instead.
 """
 
 from __future__ import annotations
