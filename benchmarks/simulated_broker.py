@@ -7,7 +7,10 @@ that is compared was used to calibrate: works and publish rates differ, and so d
 copies, except that both have a single one.
 
 A machine that others share is now faster and now slower, for seconds or minutes. So calibrating
-and measuring take turns, and both see the same of it.
+and measuring take turns, and both see the same of it. Without a delay on the way a latency is
+hardly more than what the machine takes to wake everybody up, and may be half as long again ten
+seconds later; its medians take many visits to be worth comparing, behind 11 ms a few will do. In a
+visit the latencies that calibrate and those that are compared come mixed.
 
 The broker and the network have one core and the consumer another where there are two, as if
 each had a machine of its own. Work is spun: see ``controlmq.rabbitmq.calibration.consuming``.
@@ -71,6 +74,9 @@ FILL_RATE = 20_000.0
 PREDICTED = 5.0
 """Seconds simulated at each point."""
 
+UNWATCHED = "?heartbeat=0"
+"""What a URL ends with whose connection may be silent for minutes, while others have their turn."""
+
 LEAD = 0.1
 """Seconds before the first message that is sent at a given time."""
 
@@ -81,11 +87,15 @@ PICTURE = Path("simulated-broker.svg")
 
 @dataclass(frozen=True)
 class Way:
-    """A way to the broker: its name, a URL that takes it, about how long it is (seconds)."""
+    """A way to the broker: its name, a URL that takes it, about how long it is (seconds).
+
+    ``visits`` says how often in a turn latencies are looked at.
+    """
 
     name: str
     url: str
     round_trip: float
+    visits: int
 
 
 @dataclass
@@ -118,8 +128,8 @@ def bed() -> Iterator[tuple[Way, Way]]:
     try:
         with on_core(0), proxy:
             yield (
-                Way("direct", broker.url, 0.0003),
-                Way("11 ms", proxied(broker.url, proxy), ROUND_TRIP),
+                Way("direct", broker.url + UNWATCHED, 0.0003, visits=5),
+                Way("11 ms", proxied(broker.url, proxy) + UNWATCHED, ROUND_TRIP, visits=1),
             )
     finally:
         started.__exit__(None, None, None)
@@ -150,8 +160,8 @@ def measure(ways: tuple[Way, Way]) -> dict[str, tuple[Calibration, Measured]]:
             for each in stations:
                 for _ in each.experiments.turn():
                     pass
-                measure_latencies(each, single)
-                measure_fan_out(each, exchanges)
+                for _ in range(each.way.visits):
+                    visit(each, single, exchanges)
             done, due = (len(rates) * number // TURNS for number in (turn, turn + 1))
             for at, work in rates[done:due]:
                 measure_rates(at, work, single, queues)
@@ -179,37 +189,43 @@ def latency_rate(way: Way, work: float, prefetch: int) -> float:
     return LOAD * capacity(way, work + 0.0002, prefetch)
 
 
-def measure_latencies(at: Station, queue: str) -> None:
-    """One turn of all points: at random times, a part of what the consumer could take."""
-    points = [(work, prefetch) for work in WORKS for prefetch in LATENCY_PREFETCHES]
-    for work, prefetch in at.draw.sample(points, len(points)):
-        rate = latency_rate(at.way, work, prefetch)
-        gaps = [at.draw.expovariate(rate) for _ in range(ceil(rate * LATENCY_RUN))]
-        handled = consume(
-            at.connection,
-            [queue],
-            prefetch=prefetch,
-            work=work,
-            count=len(gaps),
-            publish=partial(at.publisher.send, "", queue, gaps),
-        )
-        counted = handled.after(LATENCY_SETTLE)
-        at.found.latencies.setdefault((work, prefetch), []).append(counted)
+def visit(at: Station, queue: str, exchanges: dict[int, tuple[str, list[str]]]) -> None:
+    """Every latency once, those of the calibration and those to compare, in any order."""
+    steps = at.experiments.latency_steps()
+    for work in WORKS:
+        for prefetch in LATENCY_PREFETCHES:
+            steps.append(partial(measure_latency, at, work, prefetch, queue))
+    for copies in COPIES:
+        steps.append(partial(measure_fan_out, at, copies, *exchanges[copies]))
+    for step in at.draw.sample(steps, len(steps)):
+        step()
 
 
-def measure_fan_out(at: Station, exchanges: dict[int, tuple[str, list[str]]]) -> None:
-    """One turn of all numbers of copies."""
+def measure_latency(at: Station, work: float, prefetch: int, queue: str) -> None:
+    """At random times, a part of what the consumer could take."""
+    rate = latency_rate(at.way, work, prefetch)
+    gaps = [at.draw.expovariate(rate) for _ in range(ceil(rate * LATENCY_RUN))]
+    handled = consume(
+        at.connection,
+        [queue],
+        prefetch=prefetch,
+        work=work,
+        count=len(gaps),
+        publish=partial(at.publisher.send, "", queue, gaps),
+    )
+    at.found.latencies.setdefault((work, prefetch), []).append(handled.after(LATENCY_SETTLE))
+
+
+def measure_fan_out(at: Station, copies: int, exchange: str, bound: list[str]) -> None:
     gaps = [1 / FANOUT_RATE] * FANOUT_MESSAGES
-    for copies in at.draw.sample(COPIES, len(COPIES)):
-        exchange, bound = exchanges[copies]
-        handled = consume(
-            at.connection,
-            bound,
-            prefetch=100,
-            count=copies * len(gaps),
-            publish=partial(at.publisher.send, exchange, "", gaps),
-        )
-        at.found.fan_out.setdefault(copies, []).append(handled.after(LATENCY_SETTLE))
+    handled = consume(
+        at.connection,
+        bound,
+        prefetch=100,
+        count=copies * len(gaps),
+        publish=partial(at.publisher.send, exchange, "", gaps),
+    )
+    at.found.fan_out.setdefault(copies, []).append(handled.after(LATENCY_SETTLE))
 
 
 def median_latency(turns: list[Handled]) -> tuple[float, dict[str, float | int]]:
@@ -269,7 +285,7 @@ def predicted_fan_out(found: Calibration, copies: int) -> float:
         [Publishers("publisher", every=every, exchange="all", link=PUBLISHING)],
         [Queue(name) for name in names],
         [consumer_of(found, name, 0.0, 100, f"of {name}") for name in names],
-        links_of(found, 0.0, FANOUT_RATE),
+        links_of(found, 0.0),
         [Exchange("all", "fanout")],
         [Binding("all", name) for name in names],
         broker_of(found),

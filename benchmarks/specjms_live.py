@@ -154,7 +154,7 @@ def simulated(case: Case, deployment: Deployment) -> dict[str, float]:
 
 def plain(found: Calibration, rate: float) -> Deployment:
     """As ``controlmq calibrate`` has it, at a rate of messages."""
-    driving, link = links_of(found, 0.0, rate)
+    driving, link = links_of(found, 0.0, found.latency_at(rate))
     overhead = consumer_of(found, "queue", 0.0, 20.0).overhead
     return Deployment(
         broker_of(found), link, driving, write_first=False, work=0.0, overhead=overhead

@@ -1,108 +1,30 @@
 """Completion times of SPECjms2007 predicted for a higher BASE from those measured at a lower one.
 
-The measurements and the author's predictions are those of Sachs for a broker on an 8-core
-server with 1 Gbit/s. The service demands were never published, so ours are worked out:
+The service demands behind the measurements of Sachs were never published. Two ways without them:
 
-- the network is known: bytes over 1 Gbit/s, in each direction, first-come-first-served;
-- what a hop takes beyond it, it takes at the broker, as D / (1 - load): exponential service by
-  one server, which the eight cores count as. Demands stay, and loads grow in proportion to BASE;
-- each delivery group has a load of its own: persistent messages wait for the disk too, and
-  subscriptions are fed by other parts of a broker than queues.
+**Growth.** The network is known. What a hop takes beyond it is C / (1 - load), as a wait in heavy
+traffic grows. C is no service time: it has the variability of arrivals and service in it, and
+comes from the lower BASE of the scenario that is predicted. The load of each delivery group grows
+in proportion to BASE. As C is unknown, a time at one BASE does not say what the load was; it is
+what the *other* scenarios show between their two values of BASE, and assumed to be the same at the
+higher BASE of each. Nothing measured at the higher BASE of a scenario is used to predict it.
+``assumed_load`` says what follows from the lower BASE alone when one load is assumed for all.
 
-Demands come from the lower BASE of the scenario that is predicted. Loads cannot: a time alone
-does not say how much of it was spent waiting. They are what the *other* scenarios show between
-their two values of BASE, and assumed to be the same at the higher BASE of each. Nothing measured
-at the higher BASE of a scenario is used to predict it. ``assumed_load`` says what follows when one
-load is assumed for all instead.
+**Resources.** Network, CPU and disk in tandem, with demands that are fitted to the times at the
+lower BASE of all scenarios: see ``specjms_tandem``.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
-from simulator.specjms import TYPES, expected, vertical
-from simulator.specjms.messages import BY_NAME, BYTES, GROUPS
-from simulator.specjms.topology import Topology
+from benchmarks import specjms_tandem
+from benchmarks.sachs_measured import CASES, PATHS, Case, errors, network
+from simulator.specjms.messages import BY_NAME, GROUPS
 
-BYTES_PER_MS = 125_000.0
 ASSUMED = (0.5, 0.6, 0.65, 0.7, 0.8)
-
-PATHS = {
-    1: ("order", "shipDep", "shipInfo", "shipConf"),
-    2: ("callForOffers", "offer", "pOrder", "pShipInfo", "pShipConf"),
-    3: ("priceUpdate",),
-    4: ("inventoryInfo",),
-    5: ("statInfoSM",),
-    6: ("productAnnouncement",),
-    7: ("creditCardHL",),
-}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One scenario: a lower and a higher BASE, milliseconds measured at each, and the author's."""
-
-    name: str
-    low: int
-    high: int
-    measured_low: dict[int, float]
-    measured_high: dict[int, float]
-    author: dict[int, float]
-
-
-CASES = (
-    Case(
-        "mixed",
-        300,
-        550,
-        {1: 10.17, 2: 15.10, 3: 3.49, 4: 2.76, 5: 1.97, 6: 1.96, 7: 2.10},
-        {1: 25.19, 2: 28.27, 3: 7.20, 4: 7.35, 5: 6.52, 6: 3.26, 7: 3.67},
-        {1: 20.41, 2: 30.73, 3: 7.12, 4: 7.33, 5: 4.95, 6: 4.01, 7: 4.05},
-    ),
-    Case("point-to-point", 600, 800, {4: 2.66, 5: 1.54}, {4: 3.75, 5: 2.62}, {4: 3.49, 5: 2.77}),
-    Case(
-        "publish/subscribe",
-        6000,
-        10000,
-        {3: 3.22, 6: 0.95, 7: 1.31},
-        {3: 6.75, 6: 1.44, 7: 2.22},
-        {3: 4.65, 6: 1.42, 7: 1.70},
-    ),
-)
-
-
-def topology(case: Case, base: int) -> Topology:
-    """The vertical topology with the interactions of a scenario alone."""
-    whole = vertical(base)
-    rates = tuple(
-        rate if number in case.measured_low else 0.0 for number, rate in enumerate(whole.rates, 1)
-    )
-    return Topology(
-        case.name,
-        whole.supermarkets,
-        whole.centres,
-        whole.suppliers,
-        whole.headquarters,
-        whole.families,
-        whole.offered,
-        rates,
-    )
-
-
-def network(case: Case, base: int, interaction: int) -> float:
-    """Milliseconds on the network, in and out, along the path of an interaction."""
-    rates = expected(topology(case, base))
-    total = 0.0
-    for flow in (rates.sent, rates.received):
-        busy = sum(flow[each.name] * each.mean_size * BYTES for each in TYPES) / 1000 / BYTES_PER_MS
-        for name in PATHS[interaction]:
-            # M/D/1: half of a service time for each waiting on average, times load/(1 - load).
-            service = BY_NAME[name].mean_size * BYTES / BYTES_PER_MS
-            total += service * (1 + busy / (2 * (1 - busy)))
-    return total
 
 
 def groups_of(interaction: int) -> list[str]:
@@ -167,15 +89,6 @@ def predicted(case: Case, loads: dict[str, float]) -> dict[int, float]:
     return values
 
 
-def errors(found: Iterable[dict[int, float]]) -> list[float]:
-    """Percent, of all interactions of all scenarios, which ``found`` has in their order."""
-    return [
-        100 * abs(values[number] / time - 1)
-        for case, values in zip(CASES, found, strict=True)
-        for number, time in case.measured_high.items()
-    ]
-
-
 def assumed(load: float) -> list[dict[int, float]]:
     """The predictions if all groups of all scenarios had this load."""
     return [predicted(case, dict.fromkeys(GROUPS, load)) for case in CASES]
@@ -183,6 +96,8 @@ def assumed(load: float) -> list[dict[int, float]]:
 
 def run() -> dict[str, Any]:
     found = [predicted(case, others_loads(case)) for case in CASES]
+    demands = specjms_tandem.fitted()
+    tandem = [specjms_tandem.times(demands, case, case.high) for case in CASES]
     ours, author = errors(found), errors(case.author for case in CASES)
     return {
         "table_ms": [
@@ -192,9 +107,10 @@ def run() -> dict[str, Any]:
                 "measured_low": case.measured_low[number],
                 "measured_high": time,
                 "ours": values[number],
+                "resources": resources[number],
                 "author": case.author[number],
             }
-            for case, values in zip(CASES, found, strict=True)
+            for case, values, resources in zip(CASES, found, tandem, strict=True)
             for number, time in case.measured_high.items()
         ],
         "loads": {
@@ -204,6 +120,24 @@ def run() -> dict[str, Any]:
         "author_median_error_percent": statistics.median(author),
         "mean_error_percent": statistics.fmean(ours),
         "author_mean_error_percent": statistics.fmean(author),
+        "by_scenario": {
+            case.name: {
+                "median_error_percent": statistics.median(errors([values], [case])),
+                "author_median_error_percent": statistics.median(errors([case.author], [case])),
+            }
+            for case, values in zip(CASES, found, strict=True)
+        },
+        "resources": {
+            "median_error_percent": statistics.median(errors(tandem)),
+            "demands_ms": asdict(demands),
+            "loads": {
+                case.name: {
+                    base: asdict(specjms_tandem.loads(demands, case, base))
+                    for base in (case.low, case.high)
+                }
+                for case in CASES
+            },
+        },
         "assumed_load": {
             f"{load:.2f}": statistics.median(errors(assumed(load))) for load in ASSUMED
         },

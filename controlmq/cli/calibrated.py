@@ -10,8 +10,9 @@ A message to ``n`` queues costs its publisher's connection ``publish + n * copy`
 ``publish + n * (copy + enqueue) + (n + 1) / 2 * deliver``, so the slope of the median latency
 over ``n`` is ``copy + enqueue + deliver / 2``; where routing ends and the queue begins cannot
 be seen from outside, and each gets half. The rest of the latency is on the two links. It is
-longer when messages come seldom, because whoever has slept longer wakes up later; the
-publisher's link is that of one rate.
+longer when messages come seldom, because whoever has slept longer wakes up later, and when some
+have to wait, because that moves the middle of times that vary; the publisher's link is that of
+one rate, work and prefetch.
 """
 
 from __future__ import annotations
@@ -64,29 +65,33 @@ def broker_of(found: Calibration, cores: int = 1) -> Broker:
     )
 
 
-def latency_of(found: Calibration, work: float, rate: float) -> float:
+def latency_of(found: Calibration, work: float, prefetch: float, rate: float) -> float:
     """The median latency at this rate (messages/second), of a consumer that works so long.
 
     Both curves are straight in between; the share that a load adds is taken to grow with it.
+    What has to wait does so while another is handled, and with prefetch 1 for a whole round.
     """
     from controlmq.rabbitmq.calibration import LOAD
 
     lowest = found.loaded_latency_at.points[0][0]
     known = max(rate, lowest)
     added = found.loaded_latency_at(known) / found.latency_at(known) - 1
-    load = min(rate * work, MOST_LOAD)
+    taken = work if prefetch >= 2 else max(found.cycle(work) - found.busy(0.0), work)
+    load = min(rate * taken, MOST_LOAD)
     return found.latency_at(rate) * (1 + added * load / LOAD)
 
 
-def links_of(found: Calibration, work: float, rate: float | None = None) -> list[Link]:
+def links_of(found: Calibration, work: float, latency: float | None = None) -> list[Link]:
     """The ways of a publisher and of a consumer that works so long.
 
-    The publisher's has what it takes to wake up everybody on the way of a message at this
-    ``rate`` (messages/second); without one, at that of the messages that were copied.
+    The publisher's has what it takes to wake up everybody on the way of a message whose median
+    ``latency`` (seconds) this is; without one, that of the messages that were copied, which came
+    at even distances.
     """
     from simulator import Link
 
-    latency = found.latency(1) if rate is None else latency_of(found, work, rate)
+    if latency is None:
+        latency = found.latency(1)
     broker = broker_of(found)
     at_broker = broker.deliver + broker.acknowledge
     consuming = max(found.cycle(work) - found.busy(work) - at_broker, 0.0)
@@ -129,6 +134,7 @@ def scenario_of(
 
     sent = OVERLOAD / found.busy(work) if rate is None else rate
     every = Duration(1 / sent, "exponential")
+    latency = None if rate is None else latency_of(found, work, prefetch, rate)
     publishers = Publishers("publisher", "queue", every, message_size=size, link=PUBLISHING)
     return Scenario(
         "calibrated",
@@ -136,7 +142,7 @@ def scenario_of(
         [publishers],
         [Queue("queue", max_length=LONGEST if rate is None else None)],
         [consumer_of(found, "queue", work, prefetch)],
-        links_of(found, work, rate),
+        links_of(found, work, latency),
         broker=broker_of(found, cores),
     )
 

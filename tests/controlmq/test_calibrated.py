@@ -93,14 +93,22 @@ def test_the_simulated_latency_is_the_one_measured_at_this_rate(rate: float) -> 
     scenario = scenario_of(FOUND, work=0.001, prefetch=10, rate=rate, size=0)
     apart = replace(scenario.publishers[0], every=Duration(1 / rate))
     latency = simulated(replace(scenario, publishers=[apart])).read().queues["queue"].latency
-    assert latency.mean == pytest.approx(latency_of(FOUND, 0.001, rate), rel=1e-6)
+    assert latency.mean == pytest.approx(latency_of(FOUND, 0.001, 10, rate), rel=1e-6)
 
 
 def test_a_load_adds_its_share_to_the_latency() -> None:
-    assert latency_of(FOUND, 0.0, 100.0) == FOUND.latency_at(100.0)
-    assert latency_of(FOUND, LOAD / 100.0, 100.0) == pytest.approx(FOUND.loaded_latency_at(100.0))
-    assert latency_of(FOUND, LOAD / 200.0, 100.0) == pytest.approx(1.1e-3)
-    assert latency_of(FOUND, 0.001, 5.0) == FOUND.latency_at(5.0)
+    assert latency_of(FOUND, 0.0, 2, 100.0) == FOUND.latency_at(100.0)
+    assert latency_of(FOUND, LOAD / 100.0, 2, 100.0) == pytest.approx(1.2e-3)
+    assert latency_of(FOUND, LOAD / 200.0, 2, 100.0) == pytest.approx(1.1e-3)
+    assert latency_of(FOUND, 0.001, 2, 5.0) == FOUND.latency_at(5.0)
+
+
+def test_with_prefetch_1_the_next_message_waits_for_a_whole_round() -> None:
+    rate = 100.0
+    work = 0.0005
+    round_beyond_overhead = FOUND.cycle(work) - FOUND.busy(0.0)
+    assert round_beyond_overhead > 4 * work
+    assert latency_of(FOUND, work, 1, rate) == latency_of(FOUND, round_beyond_overhead, 2, rate)
 
 
 @pytest.mark.parametrize("copies", [1, 3, 9])

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import schmid_latency, specjms_prediction
+from benchmarks import schmid_latency, specjms_prediction, specjms_tandem
+from benchmarks.sachs_measured import CASES, Case
 
 
 def test_the_authors_line_gives_the_authors_latencies() -> None:
@@ -23,7 +24,7 @@ def test_a_cost_for_every_copy_explains_what_fan_out_takes() -> None:
 
 
 def test_a_prediction_at_no_load_is_what_was_measured() -> None:
-    for case, found in zip(specjms_prediction.CASES, specjms_prediction.assumed(1e-9), strict=True):
+    for case, found in zip(CASES, specjms_prediction.assumed(1e-9), strict=True):
         assert list(found.values()) == pytest.approx(list(case.measured_low.values()), rel=0.05)
 
 
@@ -33,7 +34,7 @@ def test_predictions_grow_with_the_load_that_is_assumed() -> None:
 
 
 def test_the_loads_a_scenario_shows_give_back_what_was_measured_there() -> None:
-    for case in specjms_prediction.CASES:
+    for case in CASES:
         shown = {
             group: sum(loads) / len(loads)
             for group, loads in specjms_prediction.loads_of(case).items()
@@ -45,20 +46,37 @@ def test_the_loads_a_scenario_shows_give_back_what_was_measured_there() -> None:
         )
 
 
+@pytest.mark.parametrize("index", range(len(CASES)))
 def test_nothing_measured_at_the_higher_base_is_used_to_predict_it(
-    monkeypatch: pytest.MonkeyPatch,
+    index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cases = specjms_prediction.CASES
-    before = [specjms_prediction.others_loads(case) for case in cases]
-    for index, case in enumerate(cases):
-        longer = {number: 9.9 * time for number, time in case.measured_high.items()}
-        changed = replace(case, measured_high=longer)
-        others = (*cases[:index], changed, *cases[index + 1 :])
-        monkeypatch.setattr(specjms_prediction, "CASES", others)
-        assert specjms_prediction.others_loads(changed) == before[index]
+    def predicted(case: Case) -> dict[int, float]:
+        return specjms_prediction.predicted(case, specjms_prediction.others_loads(case))
+
+    case = CASES[index]
+    before = predicted(case)
+    longer = {number: 9.9 * time for number, time in case.measured_high.items()}
+    changed = replace(case, measured_high=longer)
+    others = (*CASES[:index], changed, *CASES[index + 1 :])
+    monkeypatch.setattr(specjms_prediction, "CASES", others)
+    assert predicted(changed) == before
 
 
 def test_completion_times_are_predicted_no_worse_than_by_the_author() -> None:
     found = specjms_prediction.run()
     assert found["author_median_error_percent"] == pytest.approx(9.53, abs=0.01)
     assert found["met"]
+
+
+def test_a_line_of_eight_cores_makes_service_longer_as_erlang_says() -> None:
+    assert specjms_tandem.stretched(0.0) == 1.0
+    # All eight are busy with a probability of 0.35698, by the sum written out.
+    assert specjms_tandem.stretched(0.75) == pytest.approx(1 + 0.35698 / 2, abs=1e-5)
+
+
+def test_no_published_base_overloads_the_fitted_resources() -> None:
+    demands = specjms_tandem.fitted()
+    for case in CASES:
+        for base in (case.low, case.high):
+            busy = specjms_tandem.loads(demands, case, base)
+            assert max(busy.cpu, busy.disk) < specjms_tandem.MOST_LOAD + 0.01

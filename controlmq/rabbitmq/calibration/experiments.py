@@ -10,6 +10,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import ceil, log
 
 import pika
@@ -103,6 +104,14 @@ class Experiments:
             measure()
             yield what
 
+    def latency_steps(self) -> list[Callable[[], None]]:
+        """The shortest measurements of latencies and copies, one to be called after the other."""
+        return [
+            *(partial(self._at_rate, rate) for rate in RATES),
+            *(partial(self._at_rate, rate, loaded=True) for rate in RATES if rate > LOADED_FROM),
+            *(partial(self._copied, copies) for copies in COPIES),
+        ]
+
     def found(self) -> Calibration:
         """What all turns together say."""
         return Calibration(
@@ -195,14 +204,18 @@ class Experiments:
         return max(50, ceil(2.5 * (self.call + work) / work))
 
     def _latencies(self) -> None:
-        """One queue, and a few messages at each rate, to an idle consumer and to one that works."""
-        for rate, seconds in self._random.sample(sorted(RATES.items()), len(RATES)):
-            # A short calibration leaves out the lowest.
-            if count := round(rate * (SETTLE + seconds) * self.scale):
-                self._latency.add(rate, *self._sent(1, self._gaps(rate, count)))
-                if rate > LOADED_FROM:
-                    latencies = self._sent(1, self._gaps(rate, count), LOAD / rate)
-                    self._loaded.add(rate, *latencies)
+        for rate in self._random.sample(sorted(RATES), len(RATES)):
+            self._at_rate(rate)
+            if rate > LOADED_FROM:
+                self._at_rate(rate, loaded=True)
+
+    def _at_rate(self, rate: float, *, loaded: bool = False) -> None:
+        """One queue, and a few messages at this rate, to an idle consumer or to one that works."""
+        # A short calibration leaves out the lowest.
+        if count := round(rate * (SETTLE + RATES[rate]) * self.scale):
+            work = LOAD / rate if loaded else 0.0
+            points = self._loaded if loaded else self._latency
+            points.add(rate, *self._sent(1, self._gaps(rate, count), work))
 
     def _gaps(self, rate: float, count: int) -> list[float]:
         """Times between messages that come at random, in equal shares from short to long."""
@@ -211,10 +224,13 @@ class Experiments:
         return gaps
 
     def _copying(self) -> None:
+        for copies in self._random.sample(COPIES, len(COPIES)):
+            self._copied(copies)
+
+    def _copied(self, copies: int) -> None:
         """Several queues, and the latencies of all copies."""
         count = max(round(COPIES_RATE * (SETTLE + COPIES_RUN) * self.scale), 5)
-        for copies in self._random.sample(COPIES, len(COPIES)):
-            self._copies.add(copies, *self._sent(copies, [1 / COPIES_RATE] * count))
+        self._copies.add(copies, *self._sent(copies, [1 / COPIES_RATE] * count))
 
     def _sent(self, copies: int, gaps: list[float], work: float = 0.0) -> list[float]:
         """Latencies of messages to as many queues, all of one consumer's connection."""
