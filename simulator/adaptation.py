@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from simulator.rules import Rule
+from simulator.rules import CONSUMER_ACTIONS, Rule
 
 if TYPE_CHECKING:
     from simulator.metrics import Metrics
@@ -48,6 +48,7 @@ class _Watch:
         self.held_since = math.nan
         self.under_way: list[float] = []
         self.meter = Meter(simulation)
+        self.overhead = {each.name: each.overhead for each in simulation.scenario.consumers}
 
     @property
     def next_stop(self) -> float:
@@ -70,7 +71,7 @@ class _Watch:
         return changed
 
     def _look(self, now: float) -> None:
-        value = reading(self.meter.read(), self.rule)
+        value = self._reading(self.meter.read())
         if self.under_way or not self.rule.holds(value):
             self.held_since = math.nan
             return
@@ -82,7 +83,8 @@ class _Watch:
 
     def _change(self) -> bool:
         rule, simulation = self.rule, self.simulation
-        there = simulation.active(rule.target)
+        of_consumers = rule.action in CONSUMER_ACTIONS
+        there = (simulation.active if of_consumers else simulation.active_publishers)(rule.target)
         if rule.action in ("add-consumer", "add-publishers"):
             if rule.at_most is not None and len(there) >= rule.at_most:
                 return False
@@ -108,11 +110,12 @@ class _Watch:
                     simulation.set_publish_rate(rule.value, name)
         return True
 
-
-def reading(metrics: Metrics, rule: Rule) -> float:
-    """The value of a rule's metric; nan, which no threshold holds for, where nothing moved."""
-    key = rule.metric.replace("-", "_")
-    row = (metrics.consumers if rule.of in metrics.consumers else metrics.queues)[rule.of]
-    if rule.metric == "latency":
-        return metrics.queues[rule.of].latency.mean
-    return float(getattr(row, key))
+    def _reading(self, metrics: Metrics) -> float:
+        """The value of the metric; nan, which no threshold holds for, where nothing moved."""
+        metric, of = self.rule.metric, self.rule.of
+        row = getattr(metrics, self.rule.measures)[of]
+        if metric == "latency":
+            return float(row.latency.mean)
+        if metric == "response-time":
+            return float(row.buffer_time + row.work_time + self.overhead[of])
+        return float(getattr(row, metric.replace("-", "_")))

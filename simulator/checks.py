@@ -74,9 +74,11 @@ def duration(key: str, value: object) -> None:
 def size(key: str, value: object) -> None:
     """``value`` is a number of bytes, fixed or drawn."""
     if isinstance(value, Size):
-        if value.mean > LARGEST_MESSAGE:
+        largest = max(value.values) if value.values else value.mean
+        if largest > LARGEST_MESSAGE:
+            what = "a value" if value.values else "a mean"
             raise InputError(
-                f"{key} has a mean of {value.mean:g} bytes; give at most {LARGEST_MESSAGE}."
+                f"{key} has {what} of {largest:g} bytes; give at most {LARGEST_MESSAGE}."
             )
         return
     whole(key, value, 0, LARGEST_MESSAGE)

@@ -125,15 +125,20 @@ def finish(state: State, handler: int, now: float) -> None:
         answer(state, worker.consumer, message, now)
     else:
         append(state, client.done_line, message)
-        if state.lines[client.done_line].length == client.batch:
-            answer_for_all(state, worker.consumer, now)
+        answer_batch(state, worker.consumer, now)
 
 
 @called
-def answer_for_all(state: State, consumer: int, now: float) -> None:
-    """A batch is full: the consumer answers for every message in it."""
+def answer_batch(state: State, consumer: int, now: float) -> None:
+    """A consumer answers for all it has finished, once that is a batch.
+
+    A batch is never more than the window lets it have, for which it would wait for ever, and a
+    consumer that was removed waits for no more.
+    """
     client = state.consumers[consumer]
     chain = state.lines[client.done_line]
+    if client.active and chain.length < min(client.batch, client.low):
+        return
     while chain.length > 0:
         message = take_first(state, client.done_line)
         row = state.pool[message]
@@ -155,7 +160,7 @@ def pass_on(state: State, consumer: int, cause: int, now: float) -> None:
             if uniform(state.sources[sending.choose]) >= sending.probability:
                 continue
         message = take_first(state, FREE)
-        new_message(state, message, sending.kind, now)
+        new_message(state, message, sending.kind, sending.size, now)
         state.pool[message].origin = state.pool[cause].origin
         state.pool[message].index = state.pool[cause].index
         emit(state, client.port, message, now)

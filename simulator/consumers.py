@@ -56,7 +56,8 @@ class Consumer:
 
     ``acknowledge`` says when: "after-processing", "on-receipt" (before a handler has it) or
     "automatic" (the broker forgets what it sent, and the prefetch counts for nothing). With
-    ``ack_batch`` it waits for that many; with ``ack_multiple`` one acknowledgement then stands
+    ``ack_batch`` it waits for that many, or as many as the prefetch in force allows if that is
+    less, and once it is removed for none; with ``ack_multiple`` one acknowledgement then stands
     for all of them.
 
     With probability ``failure`` the work fails, and the message is put back ("requeue") or
@@ -120,11 +121,6 @@ class Consumer:
         if self.acknowledge != "after-processing":
             raise InputError(
                 "ack_batch and ack_multiple are for messages acknowledged after-processing."
-            )
-        if self.ack_batch > self.prefetch:
-            raise InputError(
-                f"ack_batch is {self.ack_batch} and prefetch {self.prefetch:g}; the consumer "
-                "would wait for ever, give a prefetch of at least ack_batch."
             )
         if self.ack_multiple and self.handlers > 1:
             raise InputError(

@@ -103,6 +103,9 @@ class Duration(_Distribution):
 
 @dataclass(frozen=True)
 class Size(_Distribution):
-    """Bytes of a message, drawn anew for each and rounded; as :class:`Duration` in bytes."""
+    """Bytes of a message, drawn anew for each and rounded; as :class:`Duration` in bytes.
+
+    A draw above what RabbitMQ accepts, 512 MiB, counts as that.
+    """
 
     mean: float = None  # type: ignore[assignment] # a replay has the mean of its values

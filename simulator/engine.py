@@ -94,6 +94,7 @@ def change_consumer(state: State, consumer: int, now: float) -> int:
     if client.wanted and not client.active and client.crash_slot != NONE:
         clients.live(state, consumer, now)
     window.change_window(state, consumer, now)
+    clients.answer_batch(state, consumer, now)
     return consumer
 
 

@@ -25,7 +25,6 @@ MOST_IN_A_CYCLE = 64
 class Kind:
     """A kind of message: its type, what it is like, and the queues it is sent to."""
 
-    owner: str  # names the stream its size is drawn from
     type: int
     routing_key: str
     headers: Mapping[str, object]
@@ -55,15 +54,11 @@ class Flows:
         for group in publishers:
             exchange = group.exchange or DEFAULT_EXCHANGE
             self.published[group.name] = [
-                self._kind(exchange, message, group.name, f"publishers/{group.name}/size/{number}")
-                for number, message in enumerate(group.kinds)
+                self._kind(exchange, message, group.name) for message in group.kinds
             ]
         for consumer in consumers:
             self.sent[consumer.name] = [
-                self._kind(
-                    send.exchange, send, consumer.name, f"consumers/{consumer.name}/size/{number}"
-                )
-                for number, send in enumerate(consumer.sends)
+                self._kind(send.exchange, send, consumer.name) for send in consumer.sends
             ]
         self.dead: dict[tuple[int, int], tuple[int, ...]] = {}
         self.reached: set[tuple[int, int]] = set()
@@ -92,11 +87,10 @@ class Flows:
         )
         return {type_: row for row, type_ in enumerate(passed_on, len(self.pairs))}
 
-    def _kind(self, exchange: str, message: Message | Send, sender: str, owner: str) -> int:
+    def _kind(self, exchange: str, message: Message | Send, sender: str) -> int:
         name = message.type or message.routing_key or sender
         self.kinds.append(
             Kind(
-                owner,
                 self._types.setdefault(name, len(self._types)),
                 message.routing_key,
                 message.headers,

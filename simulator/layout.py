@@ -64,11 +64,13 @@ class Layout:
     def add_publishers(self, group: Publishers, like: str) -> list[int]:
         """Rows for a group of publishers that sends what ``like`` does; their numbers."""
         first_choice, up_to = self._count("choices"), 0.0
-        for message, kind in zip(group.kinds, self.flows.published[like], strict=True):
+        kinds = self.flows.published[like]
+        for number, (message, kind) in enumerate(zip(group.kinds, kinds, strict=True)):
             up_to += message.probability
-            self.new["choices"].append((up_to, kind))
-        # The probabilities add up to 1 only within rounding.
-        self.new["choices"][-1] = (2.0, self.new["choices"][-1][1])
+            # The probabilities add up to 1 only within rounding.
+            last = number + 1 == len(kinds)
+            size = self._size(message.size, f"publishers/{group.name}/size/{number}")
+            self.new["choices"].append((2.0 if last else up_to, kind, size))
         first_phase, count = self._phases(group.schedule)
         added = []
         for number in range(group.count):
@@ -186,7 +188,8 @@ class Layout:
         for number, (send, kind) in enumerate(zip(consumer.sends, kinds, strict=True)):
             on = NONE if send.on is None else self.types[send.on]
             chance = self.source(Duration(0.0), f"{owner}/sends/{number}")
-            self.new["sends"].append((on, kind, send.probability, chance))
+            size = self._size(send.size, f"{owner}/size/{number}")
+            self.new["sends"].append((on, kind, send.probability, chance, size))
 
     def _port(self, link_name: str | None, owner: str) -> int:
         row, link = self._new("ports"), self._link(link_name)
@@ -216,6 +219,9 @@ class Layout:
 
     def _jitter(self, link: Link, owner: str) -> int:
         return NONE if link.jitter is None else self.source(link.jitter, owner)
+
+    def _size(self, size: int | Size, owner: str) -> int:
+        return self.source(size, owner) if isinstance(size, Size) else NONE
 
     def _link(self, name: str | None) -> Link:
         return Link("none") if name is None else self.links[name]
@@ -347,14 +353,10 @@ class _Tables:
         made = []
         chains = self.flows.chain_rows
         for kind in self.flows.kinds:
-            drawn, fixed = NONE, 0
-            if isinstance(kind.size, Size):
-                drawn = self.layout.source(kind.size, kind.owner)
-            else:
-                fixed = kind.size
+            size = 0 if isinstance(kind.size, Size) else kind.size
             way = self._way(kind.targets)
             chain = chains.get(kind.type, NONE)
-            made.append((kind.type, way, drawn, fixed, kind.priority, chain, kind.persistent, 0))
+            made.append((kind.type, way, size, kind.priority, chain, kind.persistent, 0))
         return table(made, rows.KIND)
 
     def _dead(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulator.checks import LARGEST_MESSAGE
 from simulator.compiled import compiled
 from simulator.draws import draw, draw_if_any
 from simulator.messages import AT_BROKER, NONE, append, take_first
@@ -84,15 +85,15 @@ def reach(state: State, port_index: int, message: int) -> None:
 
 
 @compiled
-def new_message(state: State, message: int, kind_index: int, now: float) -> None:
-    """Make a row a message that is sent now."""
+def new_message(state: State, message: int, kind_index: int, size: int, now: float) -> None:
+    """Make a row a message that is sent now; ``size`` is the source of its size, or NONE."""
     row = state.pool[message]
     kind = state.kinds[kind_index]
     row.published = now
     row.origin = now
     kind.sent += 1
     row.index = kind.sent
-    row.size = kind.fixed_size if kind.size == NONE else round(draw(state, kind.size))
+    row.size = kind.size if size == NONE else round(min(draw(state, size), LARGEST_MESSAGE))
     row.kind = kind_index
     row.route = kind.route
     row.visited = 0

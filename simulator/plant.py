@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controlmq.checks import prefetch_count
 from controlmq.errors import InputError
 from controlmq.loop import Sample
 from simulator.scenario import Scenario
@@ -16,7 +15,9 @@ class SimulatedConsumer:
 
     Observing it runs the scenario to the end of its next sample interval. ``consumer`` names
     which one, when the scenario has several; the others keep the prefetch the scenario gives
-    them, unless they are driven too: see :func:`plants`.
+    them, unless they are driven too: see :func:`plants`. With a ``simulation`` of the scenario
+    it is a consumer of that, also one that joined while it ran, and its first interval begins
+    where the simulation is.
     """
 
     def __init__(
@@ -28,23 +29,25 @@ class SimulatedConsumer:
         simulation: Simulation | None = None,
     ) -> None:
         self.simulation = Simulation(scenario, seed) if simulation is None else simulation
-        names = {each.name: each.prefetch for each in scenario.consumers}
+        names = [each.name for each in scenario.consumers]
         if consumer is None and len(names) > 1:
             raise InputError(
                 f"scenario {scenario.name!r} has {len(names)} consumers; "
                 f"name the one to drive: {', '.join(map(repr, names))}."
             )
-        self.name = next(iter(names)) if consumer is None else consumer
+        self.name = names[0] if consumer is None else consumer
         self.interval = scenario.sample_interval
         self._before = self.simulation.totals(self.name)
-        self._prefetch = float(names[self.name])
+        self.simulation.most_in_flight(self.name)  # counts from here on
         self._number = 0
+        # The sample intervals since the instant from which they are counted.
+        self._start, self._intervals = self.simulation.now, 0
         self._most_in_flight = 0
 
     @property
     def prefetch(self) -> float:
         """The prefetch in force."""
-        return self._prefetch
+        return self.simulation.prefetch(self.name)
 
     @property
     def most_in_flight(self) -> int:
@@ -57,33 +60,42 @@ class SimulatedConsumer:
         return self.simulation.counts
 
     def observe(self) -> Sample:
-        """Run the next interval and return what a consumer would measure in it."""
+        """Run the next interval and return what a consumer would measure in it.
+
+        If the simulation has been run past its end, the sample is of all the time since the
+        last one, and the next interval begins where the simulation is.
+        """
+        prefetch, interval = self.prefetch, self.interval
         self._number += 1
-        time = self._number * self.interval
+        self._intervals += 1
+        time = self._start + self._intervals * interval
         self.simulation.run_until(time)
+        if self.simulation.now > time:
+            interval += self.simulation.now - time
+            time = self.simulation.now
+            self._start, self._intervals = time, 0
         before, after = self._before, self.simulation.totals(self.name)
         self._before = after
         self._most_in_flight = self.simulation.most_in_flight(self.name)
         arrivals = after.arrivals - before.arrivals
         finished = after.finished - before.finished
-        starved = (after.starved_time - before.starved_time) / self.interval
+        starved = (after.starved_time - before.starved_time) / interval
         return Sample(
             number=self._number,
             time=time,
-            interval=self.interval,
-            prefetch=self._prefetch,
+            interval=interval,
+            prefetch=prefetch,
             arrivals=arrivals,
             # A rounding error must not take the share out of its range.
             starved=min(max(starved, 0.0), 1.0),
-            in_flight=(after.in_flight_time - before.in_flight_time) / self.interval,
+            in_flight=(after.in_flight_time - before.in_flight_time) / interval,
             handler_time=(after.work_time - before.work_time) / max(finished, 1),
             buffer_time=(after.buffer_time - before.buffer_time) / max(arrivals, 1),
         )
 
     def actuate(self, prefetch: float) -> None:
         """Put a real-valued prefetch in force from now on."""
-        self._prefetch = prefetch_count("prefetch", prefetch)
-        self.simulation.set_prefetch(self.name, self._prefetch)
+        self.simulation.set_prefetch(self.name, prefetch)
 
     def set_service_time(self, mean: float) -> None:
         """From now on the business logic takes ``mean`` seconds on average."""

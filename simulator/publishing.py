@@ -18,7 +18,7 @@ def may_send(state: State, publisher: int) -> bool:
     sender = state.publishers[publisher]
     if sender.window > 0 and sender.unconfirmed >= sender.window:
         return False
-    return not (sender.flow or state.clock[0].alarm)
+    return not (sender.flow or (state.clock[0].alarm and not sender.released))
 
 
 @compiled
@@ -26,14 +26,11 @@ def publish(state: State, publisher: int, now: float) -> None:
     """A publisher sends a message and draws when it will send the next."""
     sender = state.publishers[publisher]
     if not may_send(state, publisher):
-        sender.late += not sender.blocked
-        sender.blocked = True
-        sender.since = now
-        set_timer(state, sender.slot, NEVER)
+        hold_back(state, publisher, now)
         return
-    if sender.blocked:
-        sender.blocked = False
-        sender.blocked_time += now - sender.since
+    if sender.overdue:
+        unblock(state, publisher, now)
+        sender.overdue = False
     interval = draw(state, sender.every)
     set_timer(state, sender.slot, next_publish(state, publisher, now, interval))
     choice = sender.first_choice
@@ -42,7 +39,7 @@ def publish(state: State, publisher: int, now: float) -> None:
         while chance > state.choices[choice].up_to:
             choice += 1
     message = take_first(state, FREE)
-    new_message(state, message, state.choices[choice].kind, now)
+    new_message(state, message, state.choices[choice].kind, state.choices[choice].size, now)
     sender.published += 1
     row = state.pool[message]
     row.sender = publisher
@@ -55,6 +52,29 @@ def publish(state: State, publisher: int, now: float) -> None:
         slip.outcome = DONE
         slip.returns = 0
     emit(state, sender.port, message, now)
+
+
+@called
+def hold_back(state: State, publisher: int, now: float) -> None:
+    """A message is due that its publisher may not send: it is blocked, if it was not before."""
+    sender = state.publishers[publisher]
+    set_timer(state, sender.slot, NEVER)
+    sender.late += not sender.overdue
+    sender.overdue = True
+    sender.released = False
+    if not sender.blocked:
+        sender.blocked = True
+        sender.since = now
+
+
+@called
+def unblock(state: State, publisher: int, now: float) -> None:
+    """A publisher is blocked no more: it may send, or no longer wants to."""
+    sender = state.publishers[publisher]
+    if sender.blocked:
+        sender.blocked_time += now - sender.since
+    sender.blocked = False
+    sender.released = False
 
 
 @compiled
@@ -72,7 +92,7 @@ def next_publish(state: State, publisher: int, now: float, left: float) -> float
 def wake(state: State, publisher: int, now: float) -> None:
     """Let a publisher that was stopped send what it has, if it may."""
     sender = state.publishers[publisher]
-    if sender.blocked and sender.rate > 0.0 and may_send(state, publisher):
+    if sender.blocked and may_send(state, publisher):
         set_timer(state, sender.slot, now)
 
 
@@ -123,10 +143,12 @@ def change_rate(state: State, publisher: int, now: float) -> None:
     sender = state.publishers[publisher]
     before = sender.rate
     sender.rate = sender.wanted_rate
-    if sender.blocked:
-        wake(state, publisher, now)
+    if sender.overdue:
         if sender.rate == 0.0:
+            unblock(state, publisher, now)
             set_timer(state, sender.slot, NEVER)
+        elif before == 0.0:
+            set_timer(state, sender.slot, now)
         return
     due = when(state, sender.slot)
     if before > 0.0 and due < NEVER:
@@ -139,8 +161,15 @@ def change_rate(state: State, publisher: int, now: float) -> None:
 
 @called
 def end_alarm(state: State, now: float) -> None:
-    """The queues hold little enough again: publishers go on."""
+    """The queues hold little enough again: every publisher that was stopped goes on.
+
+    Each sends what it has, even if the first of them makes the queues too large again: else
+    those behind it would never have their turn.
+    """
     clock = state.clock[0]
     clock.alarm = False
     for publisher in range(clock.publishers):
-        wake(state, publisher, now)
+        sender = state.publishers[publisher]
+        if sender.blocked and may_send(state, publisher):
+            sender.released = True
+            set_timer(state, sender.slot, now)

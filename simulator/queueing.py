@@ -48,7 +48,8 @@ def route(state: State, message: int) -> None:
             copy = take_first(state, FREE)
             state.pool[copy] = state.pool[message]
         if state.queues[queue].visited & row.visited != 0:
-            put_first(state, FREE, copy)  # a circle of dead letters ends here
+            state.queues[queue].cycled += 1  # a circle of dead letters ends here
+            put_first(state, FREE, copy)
         else:
             state.pool[copy].queue = queue
             to_broker(state, state.queues[queue].process, copy, ENTER)
@@ -157,6 +158,7 @@ def discard(state: State, message: int, rejected: bool) -> None:
     else:
         row.visited |= queue.visited
     row.route = state.dead[queue.dead * state.clock[0].kinds + row.kind]
+    queue.dead_copies += state.routes[row.route].targets
     row.job = ROUTE
     append(state, AT_BROKER, message)
 

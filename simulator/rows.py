@@ -77,8 +77,7 @@ KIND = np.dtype(
     [
         ("type", np.int32),
         ("route", np.int32),
-        ("size", np.int32),  # source, or NONE
-        ("fixed_size", np.int32),  # in bytes, without one
+        ("size", np.int32),  # bytes, if it is fixed
         ("priority", np.int32),
         ("chain", np.int32),  # row of latencies since the origin, or NONE
         ("persistent", np.bool_),
@@ -87,7 +86,14 @@ KIND = np.dtype(
     align=True,
 )
 ROUTE_ROW = np.dtype([("first", np.int32), ("targets", np.int32)])
-CHOICE = np.dtype([("up_to", np.float64), ("kind", np.int64)])  # cumulative probability
+CHOICE = np.dtype(
+    [
+        ("up_to", np.float64),  # cumulative probability
+        ("kind", np.int32),
+        ("size", np.int32),  # source, or NONE
+    ],
+    align=True,
+)
 PHASE = np.dtype([("start", np.float64), ("factor", np.float64), ("slope", np.float64)])
 PUBLISHER = np.dtype(
     [
@@ -100,7 +106,9 @@ PUBLISHER = np.dtype(
         ("window", np.int32),  # messages that may wait for a confirm; 0: no confirms
         ("unconfirmed", np.int32),
         ("flow", np.bool_),  # out of credit
-        ("blocked", np.bool_),  # has a message that it may not send
+        ("blocked", np.bool_),  # wants to send a message and may not
+        ("overdue", np.bool_),  # has a message that it could not send when it was due
+        ("released", np.bool_),  # an alarm has ended: may send one message whatever the next does
         ("waiting", np.int32),  # copies at the broker that are in no queue yet
         ("rate", np.float64),
         ("published", np.int64),  # counted since the start, as are those below
@@ -116,7 +124,7 @@ PUBLISHER = np.dtype(
         ("first_phase", np.int32),
         ("left", np.float64),  # seconds to the next publish at the scenario's rate, while paused
         ("wanted_rate", np.float64),
-        ("since", np.float64),  # when it was blocked
+        ("since", np.float64),  # when it became blocked
         ("blocked_time", np.float64),
     ],
     align=True,
@@ -175,6 +183,8 @@ QUEUE = np.dtype(
         ("slowdown", np.float64),  # share that a message waiting adds to the queue's work
         ("delivery_limit", np.int64),
         ("visited", np.uint64),  # its bit among queues that dead-letter in a circle
+        ("dead_copies", np.int64),  # of its dead letters, one for each queue they were sent on to
+        ("cycled", np.int64),  # copies that would have come back to it in a circle
     ],
     align=True,
 )
@@ -262,11 +272,13 @@ HANDLER = np.dtype(
 )
 SEND_ROW = np.dtype(
     [
-        ("on", np.int64),  # type, or NONE for any
-        ("kind", np.int64),
+        ("on", np.int32),  # type, or NONE for any
+        ("kind", np.int32),
         ("probability", np.float64),
-        ("choose", np.int64),  # source
-    ]
+        ("choose", np.int32),  # source
+        ("size", np.int32),  # source, or NONE
+    ],
+    align=True,
 )
 PROCESS = np.dtype(
     [

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controlmq.checks import above_zero, finite, not_negative
+from controlmq.checks import above_zero, finite, prefetch_count
 from controlmq.errors import InputError
 from simulator import checks
+from simulator.consumers import Consumer
+from simulator.duration import LONGEST
+from simulator.workload import SHORTEST_INTERVAL, Publishers
 
-QUEUE_METRICS = ("length", "growth", "latency", "publish-rate", "deliver-rate")
-CONSUMER_METRICS = ("arrival-rate", "in-flight", "buffer-time", "utilisation")
+METRICS = {
+    "queues": (
+        "length",
+        "growth",
+        "memory",
+        "latency",
+        "publish-rate",
+        "deliver-rate",
+        "acknowledge-rate",
+        "redeliver-rate",
+    ),
+    "consumers": ("arrival-rate", "in-flight", "buffer-time", "response-time", "utilisation"),
+    "publishers": ("blocked",),
+}
+"""What a rule may look at, by the kind of entity it is of; a metric is of one kind only."""
 
 CONSUMER_ACTIONS = ("add-consumer", "remove-consumer", "set-prefetch", "set-service-time")
 PUBLISHER_ACTIONS = ("add-publishers", "remove-publishers", "set-publish-rate")
 VALUE_ACTIONS = ("set-prefetch", "set-service-time", "set-publish-rate")
+
+SLOWEST = 0.001
+"""Of the scenario's rate. Publishers that are to send nothing are paused or removed."""
 
 
 @dataclass(frozen=True)
@@ -22,14 +41,19 @@ class Rule:
 
     The metric is looked at ``every`` so many seconds, over the time since the last look, and
     must be ``above`` or ``below`` a threshold. It is of a queue (``length`` in messages,
-    ``growth``, ``publish-rate`` and ``deliver-rate`` in messages/second, ``latency`` as the
-    mean in seconds) or of a consumer (``arrival-rate`` in messages/second, ``in-flight`` in
-    messages, ``buffer-time`` as the mean in seconds, ``utilisation`` from 0 to 1).
+    ``memory`` in bytes, ``growth``, ``publish-rate``, ``deliver-rate``, ``acknowledge-rate`` and
+    ``redeliver-rate`` in messages/second, ``latency`` as the mean in seconds), of a consumer
+    (``arrival-rate`` in messages/second, ``in-flight`` in messages, ``buffer-time`` and
+    ``response-time`` as the mean in seconds, ``utilisation`` from 0 to 1) or of a group of
+    publishers (``blocked``, the share of time from 0 to 1). The response time is from when a
+    message reaches the consumer to when its handler is done with it: in the buffer, work and
+    overhead.
 
     A change ``takes`` so many seconds to be in force; until then the rule rests, and then the
     time it must hold begins anew. Adding makes another consumer or group of publishers like
     the target, up to ``at_most`` with it; removing takes the youngest of these away, the
-    target last and only down to ``at_least``. ``value`` is what a "set-" action sets.
+    target last and only down to ``at_least``. ``value`` is what a "set-" action sets: a
+    prefetch, seconds of work on average, or a multiple of the rate that the scenario says.
     """
 
     name: str
@@ -49,7 +73,7 @@ class Rule:
     def __post_init__(self) -> None:
         for key in ("name", "of", "target"):
             checks.text(key, getattr(self, key))
-        checks.choice("metric", self.metric, QUEUE_METRICS + CONSUMER_METRICS)
+        checks.choice("metric", self.metric, [name for names in METRICS.values() for name in names])
         checks.choice("action", self.action, CONSUMER_ACTIONS + PUBLISHER_ACTIONS)
         if (self.above is None) == (self.below is None):
             raise InputError(f"rule {self.name!r} needs either 'above' or 'below'.")
@@ -59,18 +83,39 @@ class Rule:
         if above_zero("every", self.every) < 0.001:
             raise InputError(f"every is {self.every:g} seconds; give at least 0.001.")
         checks.seconds("every", self.every)
-        if (self.value is not None) != (self.action in VALUE_ACTIONS):
-            raise InputError(
-                f"'value' goes with {', '.join(VALUE_ACTIONS)}; rule {self.name!r} is to "
-                f"{self.action}."
-            )
-        if self.value is not None:
-            not_negative("value", self.value)
+        self._check_value()
         if self.at_most is not None:
             checks.whole("at_most", self.at_most, 1, 1_000_000)
             if self.action not in ("add-consumer", "add-publishers"):
                 raise InputError(f"'at_most' is for adding; rule {self.name!r} does not.")
         checks.whole("at_least", self.at_least, 0, 1_000_000)
+
+    def _check_value(self) -> None:
+        if (self.value is not None) != (self.action in VALUE_ACTIONS):
+            raise InputError(
+                f"'value' goes with {', '.join(VALUE_ACTIONS)}; rule {self.name!r} is to "
+                f"{self.action}."
+            )
+        key = f"value of rule {self.name!r} to {self.action}"
+        if self.action == "set-prefetch":
+            prefetch_count(key, self.value)
+        elif self.action == "set-service-time":
+            service_time(key, self.value)
+        elif self.action == "set-publish-rate":
+            rate_factor(key, self.value, LONGEST / SHORTEST_INTERVAL)
+
+    def check_target(self, target: Consumer | Publishers) -> None:
+        """The target can be set to the value, so that no run stops when the rule acts."""
+        key = f"value of rule {self.name!r} to {self.action}"
+        if self.action == "set-service-time" and isinstance(target, Consumer):
+            stretch(target, service_time(key, self.value))
+        if self.action == "set-publish-rate" and isinstance(target, Publishers):
+            rate_factor(key, self.value, fastest(target))
+
+    @property
+    def measures(self) -> str:
+        """The kind of entity whose metric it looks at: "queues", "consumers", "publishers"."""
+        return next(kind for kind, names in METRICS.items() if self.metric in names)
 
     @property
     def threshold(self) -> float:
@@ -80,3 +125,34 @@ class Rule:
     def holds(self, value: float) -> bool:
         """Whether the metric is beyond the threshold."""
         return value > self.threshold if self.above is not None else value < self.threshold
+
+
+def service_time(key: str, value: object) -> float:
+    """``value`` as the mean of seconds that work can be made to take."""
+    mean = above_zero(key, value)
+    if mean > LONGEST:
+        raise InputError(f"{key} is {mean:g} seconds; give at most {LONGEST:g}.")
+    return mean
+
+
+def stretch(consumer: Consumer, mean: float) -> float:
+    """By what a consumer's work is stretched to take ``mean`` seconds on average."""
+    if consumer.work.mean == 0:
+        raise InputError(
+            f"the work of {consumer.name!r} takes no time and cannot be stretched; "
+            "give it a mean above 0 in the scenario."
+        )
+    return mean / consumer.work.mean
+
+
+def rate_factor(key: str, value: object, most: float) -> float:
+    """``value`` as a multiple of the rate at which publishers send."""
+    factor = finite(key, value)
+    if not SLOWEST <= factor <= most:
+        raise InputError(f"{key} is {factor:g}; give {SLOWEST:g} to {most:g}.")
+    return factor
+
+
+def fastest(group: Publishers) -> float:
+    """The most by which the rate of publishers can be multiplied."""
+    return group.every.mean / SHORTEST_INTERVAL

@@ -17,7 +17,7 @@ from simulator.consumers import Consumer
 from simulator.duration import LONGEST
 from simulator.flows import Flows
 from simulator.routing import Binding, Exchange
-from simulator.rules import CONSUMER_ACTIONS, CONSUMER_METRICS, Rule
+from simulator.rules import CONSUMER_ACTIONS, Rule
 from simulator.workload import Publishers
 
 
@@ -92,7 +92,9 @@ class Scenario:
             if client.link is not None:
                 checks.known("link", client.link, links, client.name)
         for rule in self.rules:
-            measured = consumers if rule.metric in CONSUMER_METRICS else queues
-            checks.known("of", rule.of, measured, rule.name)
-            changed = consumers if rule.action in CONSUMER_ACTIONS else groups
-            checks.known("target", rule.target, changed, rule.name)
+            measured = {"queues": queues, "consumers": consumers, "publishers": groups}
+            checks.known("of", rule.of, measured[rule.measures], rule.name)
+            changed = self.consumers if rule.action in CONSUMER_ACTIONS else self.publishers
+            targets: dict[str, Consumer | Publishers] = {each.name: each for each in changed}
+            checks.known("target", rule.target, list(targets), rule.name)
+            rule.check_target(targets[rule.target])

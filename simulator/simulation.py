@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from controlmq.checks import above_zero, finite, prefetch_count
+from controlmq.checks import finite, prefetch_count
 from controlmq.errors import InputError
 from simulator.adaptation import Adaptation
 from simulator.consumers import Consumer
-from simulator.duration import LONGEST
 from simulator.engine import FINISHED, STANDING_STILL, run_until
 from simulator.layout import Layout, new_state
 from simulator.messages import with_room
+from simulator.rules import fastest, rate_factor, service_time, stretch
 from simulator.scenario import Scenario
 from simulator.state import State
-from simulator.workload import SHORTEST_INTERVAL, Publishers
+from simulator.workload import Publishers
 
 MOST_MESSAGES = 2**25
 """Messages in the system at once, 34 million in 3 GB: a queue without a bound has outgrown
@@ -31,8 +31,11 @@ class Counts:
     A message counts once for every queue it came to. None is lost: ``published`` is
     ``dropped + expired + queued + delivered - returned``, and ``delivered`` is ``acknowledged +
     rejected + returned + in_flight + hidden``. Of those dropped, expired and rejected,
-    ``dead_lettered`` went on to be published again. ``hidden`` are those that no consumer holds
-    and that are not visible again yet, less those visible again that a consumer still holds.
+    ``dead_lettered`` were sent on, each to one queue or several. A copy counts as published when
+    it enters its queue; one that would come back to a queue it was dead-lettered from, and that
+    no consumer has rejected since, is discarded before it does and counts as ``cycled`` alone.
+    ``hidden`` are those that no consumer holds and that are not visible again yet, less those
+    visible again that a consumer still holds.
     """
 
     published: int
@@ -45,6 +48,7 @@ class Counts:
     returned: int
     rejected: int
     dead_lettered: int
+    cycled: int
     hidden: int
 
 
@@ -90,7 +94,9 @@ class Simulation:
         for group in scenario.publishers:
             self._publishers[group.name] = group, list(range(first, first + group.count))
             first += group.count
-        self._like = {name: name for name in (*self._consumers, *self._publishers)}
+        # Of each that is or was there the one in the scenario that it is like.
+        self._consumers_like = {name: name for name in self._consumers}
+        self._publishers_like = {name: name for name in self._publishers}
         self._rates: dict[str, float] = {}
         self._paused: set[str] = set()
         self._removed: set[str] = set()
@@ -140,25 +146,16 @@ class Simulation:
 
     def set_service_time(self, consumer: str, mean: float) -> None:
         """From now on work takes ``mean`` seconds on average, its distribution stretched."""
-        if above_zero("service time", mean) > LONGEST:
-            raise InputError(f"service time is {mean:g} seconds; give at most {LONGEST:g}.")
-        before = self._consumer(consumer)[0].work.mean
-        if before == 0:
-            raise InputError(
-                f"the work of {consumer!r} takes no time and cannot be stretched; "
-                "give it a mean above 0 in the scenario."
-            )
-        self._state.sources[int(self._row(consumer)["work"])]["scale"] = mean / before
+        scale = stretch(self._consumer(consumer)[0], service_time("service time", mean))
+        self._state.sources[int(self._row(consumer)["work"])]["scale"] = scale
 
     def set_publish_rate(self, factor: float, publishers: str | None = None) -> None:
         """Publishers, all or those named, send ``factor`` times as often as the scenario says."""
         chosen = self._groups(publishers)
-        fastest = min(self._publishers[name][0].every.mean for name in chosen)
-        most = fastest / SHORTEST_INTERVAL
-        if not 0.001 <= above_zero("publish rate factor", factor) <= most:
-            raise InputError(f"publish rate factor is {factor:g}; give 0.001 to {most:g}.")
+        most = min(fastest(self._publishers[name][0]) for name in chosen)
+        rate = rate_factor("publish rate factor", factor, most)
         for name in chosen:
-            self._rates[name] = float(factor)
+            self._rates[name] = rate
         self._put_rates_in_force(chosen)
 
     def pause_publishers(self, publishers: str | None = None) -> None:
@@ -182,15 +179,16 @@ class Simulation:
 
     def add_consumer(self, like: str, name: str | None = None) -> str:
         """From now on there is one more consumer, as the scenario describes ``like``; its name."""
-        model = self._like[self._consumer(like)[0].name]
-        consumer = replace(self._consumers[model][0], name=self._new_name(model, name))
+        model = self._consumers_like[self._consumer(like)[0].name]
+        new = _new_name(model, name, self._consumers_like)
+        consumer = replace(self._consumers[model][0], name=new)
         layout = Layout(self.scenario, self.seed, self._state)
         row = layout.add_consumer(consumer, model)
         self._state = layout.extended()
         self._state.consumers[row]["since"] = self.now
         self._state.clock[0]["changed"] = True
         self._consumers[consumer.name] = consumer, row
-        self._like[consumer.name] = model
+        self._consumers_like[consumer.name] = model
         return consumer.name
 
     def remove_consumer(self, name: str) -> None:
@@ -200,28 +198,21 @@ class Simulation:
 
     def add_publishers(self, like: str, name: str | None = None) -> str:
         """From now on there is one more group of publishers, as ``like``; its name."""
-        model = self._like[self._groups(like)[0]]
-        group = replace(self._publishers[model][0], name=self._new_name(model, name))
+        model = self._publishers_like[self._groups(like)[0]]
+        new = _new_name(model, name, self._publishers_like)
+        group = replace(self._publishers[model][0], name=new)
         layout = Layout(self.scenario, self.seed, self._state)
         rows = layout.add_publishers(group, model)
         self._state = layout.extended()
         self._state.clock[0]["changed"] = True
         self._publishers[group.name] = group, rows
-        self._like[group.name] = model
+        self._publishers_like[group.name] = model
         return group.name
 
     def remove_publishers(self, name: str) -> None:
         """A group of publishers sends no more, and does not resume."""
         self._removed.update(self._groups(name))
         self._put_rates_in_force([name])
-
-    def _new_name(self, model: str, name: str | None) -> str:
-        taken = self._like
-        number = sum(each == model for each in taken.values()) + 1
-        chosen = name or f"{model} {number}"
-        if chosen in taken:
-            raise InputError(f"there is a {chosen!r} already; give another name.")
-        return chosen
 
     @property
     def counts(self) -> Counts:
@@ -236,6 +227,10 @@ class Simulation:
                 if name not in ("queued", "in_flight")
             },
         )
+
+    def prefetch(self, consumer: str) -> float:
+        """The prefetch in force."""
+        return float(self._row(consumer)["wanted_prefetch"])
 
     def totals(self, consumer: str) -> ConsumerTotals:
         """What a consumer did up to now."""
@@ -294,18 +289,16 @@ class Simulation:
         return [] if self._adaptation is None else list(self._adaptation.done)
 
     def active(self, like: str) -> list[str]:
-        """What sends or receives now of ``like`` and what was added like it, oldest first."""
-        wanted = self._state.consumers["wanted"]
-        return [
-            name
-            for name, model in self._like.items()
-            if model == like
-            and (
-                wanted[self._consumers[name][1]]
-                if name in self._consumers
-                else name not in self._removed
-            )
-        ]
+        """The consumers at work of ``like`` and those added like it, oldest first."""
+        model = self._consumers_like[self._consumer(like)[0].name]
+        alike = [name for name, each in self._consumers_like.items() if each == model]
+        return [name for name in alike if self._row(name)["wanted"]]
+
+    def active_publishers(self, like: str) -> list[str]:
+        """The groups of publishers not removed, of ``like`` and those added like it."""
+        model = self._publishers_like[self._groups(like)[0]]
+        alike = [name for name, each in self._publishers_like.items() if each == model]
+        return [name for name in alike if name not in self._removed]
 
     def publisher_rows(self, name: str) -> Any:
         """The rows of a group of publishers, copied."""
@@ -327,3 +320,15 @@ class Simulation:
             names = ", ".join(map(repr, self._publishers))
             raise InputError(f"there are no publishers {name!r}; give one of {names}.")
         return [name]
+
+
+def _new_name(model: str, name: str | None, likes: dict[str, str]) -> str:
+    """The name given, or that of the model with the first number that is free."""
+    if name is None:
+        number = sum(each == model for each in likes.values()) + 1
+        while f"{model} {number}" in likes:
+            number += 1
+        return f"{model} {number}"
+    if name in likes:
+        raise InputError(f"there is a {name!r} already; give another name.")
+    return name

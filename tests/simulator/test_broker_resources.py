@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from controlmq.errors import InputError
@@ -173,7 +175,7 @@ def test_memory_stops_all_publishers_until_consumers_have_made_room() -> None:
         1.0,
         [
             Publishers("fast", "queue", Duration(0.001), message_size=1000),
-            Publishers("slow", "other", Duration(0.1)),
+            Publishers("slow", "other", Duration(0.105)),
         ],
         [Queue("queue"), Queue("other")],
         [
@@ -184,10 +186,61 @@ def test_memory_stops_all_publishers_until_consumers_have_made_room() -> None:
     )
     simulation, metrics = measured(scenario)
     assert metrics.broker.memory == pytest.approx(100_000, abs=2000)
+    # Every 10 ms an acknowledgement makes room for one message. The fast one is ready 1 ms later
+    # and waits for 9; the slow one is ready in the middle between two and waits for 5.
     assert metrics.publishers["fast"].publish_rate == pytest.approx(100, rel=0.03)
-    assert metrics.publishers["fast"].blocked > 0.8
-    assert metrics.publishers["slow"].blocked > 0.0
+    assert metrics.publishers["fast"].blocked == pytest.approx(0.9, rel=0.01)
+    assert metrics.publishers["slow"].publish_rate == pytest.approx(1 / 0.11, rel=0.03)
+    assert metrics.publishers["slow"].blocked == pytest.approx(0.005 / 0.11, rel=0.03)
     assert simulation.counts.in_flight == 10
+
+
+def test_publishers_that_memory_stops_have_equal_shares() -> None:
+    names = ("first", "second", "third")
+    scenario = Scenario(
+        "turns",
+        1.0,
+        [Publishers(name, "queue", Duration(0.001), message_size=1000) for name in names],
+        [Queue("queue")],
+        [Consumer("c", "queue", Duration(0.01), prefetch=10)],
+        broker=Broker(4, memory_limit=100_000),
+    )
+    _, metrics = measured(scenario)
+    assert metrics.broker.memory <= 103_000
+    for name in names:
+        assert metrics.publishers[name].publish_rate == pytest.approx(100 / 3, rel=0.03)
+        # Each waits for three acknowledgements but for the 1 ms until it is ready.
+        assert metrics.publishers[name].blocked == pytest.approx(29 / 30, rel=0.01)
+
+
+def test_what_stops_a_publisher_next_does_not_end_the_time_it_is_blocked() -> None:
+    # Its first message uses all credit for 10 s, and then all memory for ever.
+    broker = Broker(1, enqueue=10.0, credit=1, more_credit_after=1, memory_limit=500)
+    simulation, metrics = measured(one_queue(broker, Duration(0.01), prefetch=0), 20.0)
+    assert simulation.counts.queued == 1
+    assert metrics.publishers["p"].blocked == pytest.approx(1.0, abs=0.002)
+
+
+def test_a_publisher_that_does_not_want_to_send_is_not_blocked() -> None:
+    simulation = Simulation(one_queue(Broker(1, memory_limit=10_000), Duration(0.001), prefetch=0))
+    meter, blocked = Meter(simulation), []
+    changes: list[Callable[[], None]] = [
+        simulation.pause_publishers,
+        simulation.resume_publishers,
+        lambda: simulation.set_prefetch("c", 1000),
+        lambda: simulation.set_prefetch("c", 0),
+        lambda: simulation.remove_publishers("p"),
+        simulation.resume_publishers,
+    ]
+    for step, change in enumerate(changes, 1):
+        simulation.run_until(step * 10.0)
+        blocked.append(meter.read().publishers["p"].blocked)
+        change()
+    simulation.run_until(80.0)
+    blocked.append(meter.read().publishers["p"].blocked)
+    assert blocked == pytest.approx([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0], abs=0.002)
+    # Stopped twice, and what it held did not become late again when it resumed.
+    assert simulation.state.publishers["late"].tolist() == [2]
 
 
 def test_calibration_lines_through_message_sizes_give_the_published_predictions() -> None:

@@ -82,6 +82,46 @@ def test_a_batch_is_acknowledged_at_once(multiple: bool) -> None:
     assert simulation.totals("c").arrivals == pytest.approx(1000, rel=0.03)
 
 
+@pytest.mark.parametrize(("prefetch", "batch"), [(7, 5), (5, 5), (4, 4), (2.5, 2), (0.5, 1)])
+def test_a_batch_is_never_larger_than_the_prefetch_in_force(prefetch: float, batch: int) -> None:
+    simulation = overloaded(ack_batch=5, link=None)
+    simulation.run_until(1.0)
+    simulation.set_prefetch("c", prefetch)
+    simulation.run_until(2.0)
+    before, answers = simulation.counts.acknowledged, set()
+    for step in range(1, 1001):
+        simulation.run_until(2.0 + step * 0.0025)
+        answers.add(simulation.counts.acknowledged - before)
+        before = simulation.counts.acknowledged
+    assert max(answers) == batch
+
+
+def test_a_smaller_prefetch_does_not_leave_a_consumer_waiting_for_its_batch() -> None:
+    simulation = overloaded(ack_batch=5)
+    while simulation.counts.published < 4:
+        simulation.run_until(simulation.now + 0.001)
+    simulation.pause_publishers()
+    simulation.run_until(2.0)
+    # Four are finished and wait for a fifth, which a prefetch of 3 keeps away.
+    assert simulation.totals("c").finished == simulation.counts.in_flight == 4
+    simulation.set_prefetch("c", 3)
+    simulation.resume_publishers()
+    simulation.run_until(3.0)
+    assert simulation.totals("c").finished > 50
+    assert conserved(simulation.counts)
+
+
+def test_a_removed_consumer_answers_for_all_it_has_finished() -> None:
+    simulation = overloaded(ack_batch=7)
+    simulation.run_until(10.0)
+    simulation.remove_consumer("c")
+    simulation.run_until(20.0)
+    counts = simulation.counts
+    assert counts.in_flight == 0
+    assert counts.acknowledged == counts.delivered == simulation.totals("c").finished
+    assert conserved(counts)
+
+
 def test_a_failed_message_is_delivered_again_until_it_succeeds() -> None:
     simulation = overloaded(work=Duration(0.001), failure=0.25)
     simulation.run_until(200.0)
@@ -199,7 +239,7 @@ def test_messages_in_a_circle_without_time_are_noticed() -> None:
     ("words", "told"),
     [
         ({"acknowledge": "late"}, "acknowledge is 'late'; give one of after-processing"),
-        ({"ack_batch": 2}, "the consumer would wait for ever"),
+        ({"ack_batch": 0}, "ack_batch is 0; give a whole number from 1"),
         ({"ack_multiple": True, "handlers": 2}, "give handlers = 1"),
         ({"ack_batch": 2, "prefetch": 4, "acknowledge": "on-receipt"}, "after-processing"),
         ({"failure": 1.5}, "failure is 1.5; give a probability"),
@@ -213,3 +253,32 @@ def test_messages_in_a_circle_without_time_are_noticed() -> None:
 def test_impossible_consumers_are_refused(words: dict[str, object], told: str) -> None:
     with pytest.raises(InputError, match=told):
         Consumer("c", "queue", Duration(0.01), **words)  # type: ignore[arg-type]
+
+
+def test_acknowledged_on_receipt_a_window_smaller_than_the_round_trip_lets_the_queue_grow() -> None:
+    simulation = overloaded(acknowledge="on-receipt", prefetch=1)
+    for step in range(1, 20_000):
+        simulation.run_until(step * 0.005)
+        counts = simulation.counts
+        assert counts.delivered - counts.acknowledged == counts.in_flight <= 1
+    # One a round trip of 20 ms, however long the work: 200 messages/second come and 50 go.
+    assert counts.delivered == pytest.approx(100 / 0.02, abs=2)
+    assert counts.queued == pytest.approx(15_000, rel=0.01)
+    # The handler is done before the next message comes: nothing waits with the consumer.
+    assert counts.delivered - simulation.totals("c").finished <= 1
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+def test_equal_consumers_are_delivered_to_in_turns(prefetch: int) -> None:
+    scenario = Scenario(
+        "turns",
+        1.0,
+        [Publishers("p", "queue", Duration(1.0))],
+        [Queue("queue")],
+        [Consumer(name, "queue", Duration(0.5), prefetch=prefetch) for name in ("a", "b")],
+    )
+    simulation = Simulation(scenario)
+    for second in range(1, 21):
+        simulation.run_until(float(second))
+        arrivals = [simulation.totals(name).arrivals for name in ("a", "b")]
+        assert arrivals == [(second + 1) // 2, second // 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from simulator import (
     Size,
     load_scenario,
 )
+from simulator.checks import LARGEST_MESSAGE
 
 
 def published_by(
@@ -126,6 +128,19 @@ def test_sizes_are_drawn_and_take_their_time_on_the_link() -> None:
     assert latency.p50 == pytest.approx(0.01 + 0.002 * 0.693, rel=0.02)
 
 
+def test_no_drawn_size_is_above_what_a_broker_accepts() -> None:
+    size = Size(float(LARGEST_MESSAGE), "exponential")
+    simulation = published_by(Publishers("p", "queue", Duration(0.01), message_size=size))
+    simulation.set_prefetch("c", 0)
+    simulation.run_until(100.0)
+    held = Meter(simulation).read().queues["queue"]
+    assert simulation.state.pool["size"].min() >= 0
+    assert simulation.state.pool["size"].max() == LARGEST_MESSAGE
+    # The mean of an exponential value cut off at its mean.
+    expected = LARGEST_MESSAGE * (1 - math.exp(-1))
+    assert held.memory / held.length == pytest.approx(expected, rel=0.02)
+
+
 def test_a_type_may_have_a_few_sizes() -> None:
     messages = [
         Message("queue", "order", 0.95, 1740),
@@ -172,6 +187,10 @@ def test_a_refused_message_is_confirmed_as_refused() -> None:
         ({"queue": "a", "confirms": 0}, "confirms is 0"),
         ({"queue": "a", "message_size": -1}, "message_size is -1"),
         ({"queue": "a", "message_size": Size(1e12)}, "give at most 536870912"),
+        (
+            {"queue": "a", "message_size": Size(distribution="replay", values=[0.0, 6e8])},
+            "message_size has a value of 6e\\+08 bytes; give at most 536870912",
+        ),
     ],
 )
 def test_impossible_publishers_are_refused(words: dict[str, object], told: str) -> None:

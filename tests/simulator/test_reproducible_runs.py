@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from simulator import Duration, Scenario, Simulation
+import pytest
+
+from simulator import (
+    Consumer,
+    Duration,
+    Link,
+    Publishers,
+    Queue,
+    Scenario,
+    Send,
+    Simulation,
+    Size,
+)
 from tests.simulator.scenarios import NOISY, one_queue, with_prefetch, with_publishers
 
 
@@ -49,6 +61,38 @@ def test_more_publishers_leave_the_draws_of_the_business_logic_alone() -> None:
         return [sums[finished] for finished in range(1, 200)]
 
     assert work_times(25) == work_times(40)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [Size(2000.0, "exponential"), Size(distribution="replay", values=[90.0, 2000.0, 50.0, 700.0])],
+)
+def test_what_joins_leaves_the_sizes_of_the_others_alone(size: Size) -> None:
+    # More comes than two workers take, so that when each sends does not depend on the others;
+    # the link, which is too thin, shows how many bytes each has sent.
+    scenario = Scenario(
+        "joining",
+        1.0,
+        [
+            Publishers("p", "done", Duration(0.01), message_size=size, link="thin"),
+            Publishers("tasks", "work", Duration(0.01)),
+        ],
+        [Queue("work"), Queue("done")],
+        [Consumer("c", "work", Duration(0.025), link="thin", sends=[Send("done", size=size)])],
+        [Link("thin", bytes_per_second=2e4)],
+    )
+    plain, joined = Simulation(scenario), Simulation(scenario)
+    joined.run_until(5.0)
+    joined.add_publishers("p")
+    joined.add_consumer("c")
+    sent = []
+    for simulation in (plain, joined):
+        simulation.run_until(50.0)
+        state = simulation.state
+        ports = [int(state.publishers[0]["port"]), int(state.consumers[0]["port"])]
+        sent.append(state.ports["free"][ports].tolist())
+    assert min(sent[0]) > 50.0
+    assert sent[0] == sent[1]
 
 
 def test_changing_the_work_leaves_the_publishers_alone() -> None:
