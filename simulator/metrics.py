@@ -16,6 +16,9 @@ from simulator.latency import BINS, quantile
 if TYPE_CHECKING:
     from simulator.simulation import ConsumerTotals, Simulation
 
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+"""Those of a latency that recordings keep and tables show, by name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Latency:
@@ -188,7 +191,8 @@ class Meter:
                 for row, queue in enumerate(self.simulation.scenario.queues)
             },
             consumers={
-                name: self._consumer(name, before, after, interval) for name in after.totals
+                name: self._consumer(index, name, before, after, interval)
+                for index, name in enumerate(after.totals)
             },
             publishers={
                 name: self._publishers(name, before, after, interval) for name in after.publishers
@@ -205,9 +209,8 @@ class Meter:
         )
 
     def _consumer(
-        self, name: str, before: _Snapshot, after: _Snapshot, interval: float
+        self, index: int, name: str, before: _Snapshot, after: _Snapshot, interval: float
     ) -> ConsumerMetrics:
-        index = self.simulation.consumers.index(name)
         new, row = after.totals[name], after.consumers[index]
         old, was = before.totals.get(name), None
         if old is not None:

@@ -1,4 +1,4 @@
-"""Time series of a run: to a table, to Parquet, to a picture."""
+"""Time series of a run: to tables, to Parquet, to a picture."""
 
 from __future__ import annotations
 
@@ -10,115 +10,153 @@ from typing import TYPE_CHECKING, Any
 
 from controlmq.checks import above_zero
 from controlmq.errors import InputError
-from simulator.metrics import Latency, Meter, Metrics
+from simulator.metrics import PERCENTILES, Latency, Meter, Metrics
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from rich.table import Table
 
     from simulator.simulation import Simulation
 
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+KINDS = ("queues", "consumers", "publishers", "types", "chains", "broker")
 
-KINDS = ("queues", "consumers", "publishers", "types", "broker")
+COLUMN, MOST_NAMES = 8, 12
+"""Names that fit below each other beside a panel, and lines that a legend names at all."""
 
 
 class Recording:
     """The metrics of a run, one reading every ``interval`` seconds.
 
-    Memory grows with the number of readings, not with that of messages.
+    Memory grows with the number of readings, a row for each entity, not with that of messages.
     """
 
     def __init__(self, simulation: Simulation, interval: float) -> None:
         self.simulation = simulation
         self.interval = above_zero("interval", interval)
-        self.readings: list[Metrics] = []
+        self._readings = 0
+        self._rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
         self._meter = Meter(simulation)
-        self._since_table = Meter(simulation)
+        self._since_tables = Meter(simulation)
         self._start = simulation.now
 
     def run_until(self, time: float) -> None:
         """Run the simulation on, and read its metrics at every end of an interval."""
-        while (end := self._start + (len(self.readings) + 1) * self.interval) <= time:
+        while (end := self._start + (self._readings + 1) * self.interval) <= time:
             self.simulation.run_until(end)
-            self.readings.append(self._meter.read())
+            reading = self._meter.read()
+            # A reading has a histogram for every latency; what is kept are its percentiles.
+            for kind, rows in self._rows.items():
+                rows.extend(_rows(reading, kind))
+            self._readings += 1
         self.simulation.run_until(time)
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
-        """Readings of one kind ("queues", "consumers", "publishers", "types", "broker")."""
+        """Readings of one kind, in order.
+
+        Kinds are "queues", "consumers", "publishers", "types" (of messages), "chains" (the types
+        that consumers pass on, since the message that they follow from) and "broker".
+        """
         if kind not in KINDS:
             raise InputError(f"kind is {kind!r}; give one of {', '.join(KINDS)}.")
-        return [row for reading in self.readings for row in _rows(reading, kind)]
+        return [dict(row) for row in self._rows[kind]]
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write ``queues.parquet`` and so on, a row per reading and entity; their paths."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        tables = {kind: pa.Table.from_pylist(rows) for kind, rows in self._rows.items()}
+        if not self._rows["chains"]:
+            tables["chains"] = tables["types"].slice(0, 0)  # no rows, but their columns
         made = []
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            for kind in KINDS:
+            for kind, table in tables.items():
                 path = Path(folder) / f"{kind}.parquet"
-                pq.write_table(pa.Table.from_pylist(self.rows(kind)), path)
+                pq.write_table(table, path)
                 made.append(path)
         except OSError as error:
             raise InputError(f"cannot write metrics to {folder}: {error}.") from None
         return made
 
-    def table(self) -> Table:
-        """The queues over the run since this was last asked, for a terminal.
+    def tables(self) -> list[Table]:
+        """The run since this was last asked, for a terminal.
 
-        Messages a second in and out, mean length and length now, and latencies in ms.
+        Queues, consumers and publishers; types of messages where they say more than queues,
+        what consumers pass on, the broker where its work takes time, and what rules did.
         """
-        from rich.table import Table
+        from simulator.summary import tables
 
-        table = Table("queue", title=f"{self.simulation.scenario.name}: messages, ms")
-        for column in ("in/s", "out/s", "length", "now", "mean", "p50", "p90", "p99", "p99.9"):
-            table.add_column(column, justify="right")
-        for name, queue in self._since_table.read().queues.items():
-            latency = queue.latency
-            times = [latency.mean, *(latency.percentile(p) for p in PERCENTILES.values())]
-            flow = (queue.publish_rate, queue.deliver_rate, queue.mean_length, queue.length)
-            cells = [f"{value:.4g}" for value in flow]
-            table.add_row(name, *cells, *(f"{1000 * time:.4g}" for time in times))
-        return table
+        return tables(self.simulation, self._since_tables.read())
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw over time: rates of publishers and consumers, lengths and latencies of queues."""
+        """Draw publishers, queues and consumers over time.
+
+        Rates of publishers, the share of time they were blocked where any was, lengths of
+        queues, rates of consumers, what is in flight to them, how busy they are, and latencies.
+        """
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(9.0, 8.0), layout="constrained")
-        published, lengths, rates, latencies = figure.subplots(4, 1, sharex=True)
+        publishers, queues, consumers = map(self._series, ("publishers", "queues", "consumers"))
+        blocked = any(row["blocked"] > 0 for row in self._rows["publishers"])
+        panels = 7 if blocked else 6
+        figure = Figure(figsize=(9.0, 1.6 * panels + 0.6), layout="constrained")
+        axes = iter(figure.subplots(panels, 1, sharex=True))
         figure.suptitle(self.simulation.scenario.name)
-        for name in self.simulation.publishers:
-            self._line(published, "publishers", name, "publish_rate")
-        queues = [queue.name for queue in self.simulation.scenario.queues]
-        for name in queues:
-            self._line(lengths, "queues", name, "length")
-            median = self._line(latencies, "queues", name, "p50")
-            self._line(latencies, "queues", name, "p90", color=median.get_color(), linestyle=":")
-        for name in self.simulation.consumers:
-            self._line(rates, "consumers", name, "arrival_rate")
-        published.set_ylabel("published (msg/s)")
-        lengths.set_ylabel("messages waiting")
-        rates.set_ylabel("arrivals (msg/s)")
+        _panel(next(axes), publishers, "publish_rate", "published (msg/s)", legend=True)
+        if blocked:
+            _panel(next(axes), publishers, "blocked", "blocked (%)", scale=100, legend=True)
+        _panel(next(axes), queues, "length", "messages waiting", legend=True)
+        _panel(next(axes), consumers, "arrival_rate", "arrivals (msg/s)", legend=True)
+        _panel(next(axes), consumers, "in_flight", "in flight")
+        _panel(next(axes), consumers, "utilisation", "busy (%)", scale=100)
+        latencies = next(axes)
+        for rows in queues.values():
+            median = _line(latencies, rows, "p50")
+            _line(latencies, rows, "p90", color=median.get_color(), linestyle=":")
         latencies.set_ylabel("latency (s)\np50, p90 dotted")
         latencies.set_xlabel("seconds")
-        for axes in (published, lengths, rates):
-            axes.set_ylim(bottom=0)
-            if len(axes.get_lines()) <= 12:
-                axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
+        undated = {"Date": None} if Path(path).suffix == ".svg" else None
         try:
-            figure.savefig(path)
+            with rc_context({"svg.hashsalt": "simulator"}):  # the same run gives the same file
+                figure.savefig(path, metadata=undated)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"cannot draw to {path}: {error}; give a .svg, .png or .pdf."
             ) from None
 
-    def _line(self, axes: Any, kind: str, name: str, key: str, **style: str) -> Any:
-        rows = [row for row in self.rows(kind) if row["name"] == name]
-        times, values = [row["time"] for row in rows], [row[key] for row in rows]
-        return axes.plot(times, values, label=name, **style)[0]
+    def _series(self, kind: str) -> dict[str, list[dict[str, Any]]]:
+        """The rows of each entity, by its name, in the order in which they joined."""
+        series: dict[str, list[dict[str, Any]]] = {}
+        for row in self._rows[kind]:
+            series.setdefault(row["name"], []).append(row)
+        return series
+
+
+def _panel(
+    axes: Axes,
+    series: dict[str, list[dict[str, Any]]],
+    key: str,
+    label: str,
+    *,
+    scale: float = 1.0,
+    legend: bool = False,
+) -> None:
+    for name, rows in series.items():
+        _line(axes, rows, key, scale=scale, label=name)
+    axes.set_ylabel(label)
+    axes.set_ylim(bottom=0)
+    if legend and 0 < len(series) <= MOST_NAMES:
+        columns = 1 if len(series) <= COLUMN else 2
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", ncols=columns)
+
+
+def _line(
+    axes: Axes, rows: list[dict[str, Any]], key: str, *, scale: float = 1.0, **style: Any
+) -> Any:
+    times, values = [row["time"] for row in rows], [scale * row[key] for row in rows]
+    return axes.plot(times, values, **style)[0]
 
 
 def _rows(reading: Metrics, kind: str) -> Iterator[dict[str, Any]]:

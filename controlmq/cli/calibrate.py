@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,5 +116,28 @@ def _check(arguments: argparse.Namespace) -> None:
     prefetch_count("--prefetch", above_zero("--prefetch", arguments.prefetch))
     if arguments.rate is not None:
         above_zero("--rate", arguments.rate)
+    _try_out(arguments)
     if not Path(arguments.out).parent.is_dir():
         raise InputError(f"there is no folder for {arguments.out}; make it first.")
+    if Path(arguments.out).is_dir():
+        raise InputError(f"{arguments.out} is a folder; give the name of a file in it.")
+
+
+def _try_out(arguments: argparse.Namespace) -> None:
+    """Make of every option what the scenario will have of it."""
+    from simulator import Broker, Duration, Publishers
+
+    every = Duration(1.0)
+    made: dict[str, Callable[[], object]] = {
+        "work": lambda: Duration(arguments.work),
+        "rate": lambda: Publishers("publisher", "queue", Duration(1 / arguments.rate)),
+        "size": lambda: Publishers("publisher", "queue", every, message_size=arguments.size),
+        "cores": lambda: Broker(cores=arguments.cores),
+    }
+    for option, make in made.items():
+        value = getattr(arguments, option)
+        try:
+            if value is not None:
+                make()
+        except InputError as error:
+            raise InputError(f"--{option} {value:g} does not fit a scenario: {error}") from None

@@ -8,12 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from controlmq.checks import above_zero
 from controlmq.cli.arguments import add_json, count, new_command, number, seed
 from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
 from controlmq.errors import InputError
 from controlmq.loop import Controller, Loop, Step
 from controlmq.model import ArxModel
 from controlmq.performance import performance
+from controlmq.tuning import KINDS as LAWS
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
@@ -28,9 +30,11 @@ What drives the prefetch of a consumer, one of (of none, the scenario runs as it
   --levels LOW HIGH      --samples levels in random order, to identify a model from
 --consumer says which one where a scenario has several.
 
-The table of queues has messages/second in and out, mean length and length at the end, and the
-latency from publisher to handler in ms. --out keeps all metrics of every sample as Parquet:
-queues, consumers, publishers, types of messages, broker.
+Tables have means over the run. Of queues: messages/second in and out, length ("now" at the end),
+latency from publisher to handler in ms, and what became of the messages; of consumers and
+publishers; of types of messages where they say more than queues, the broker, and what rules did.
+--out keeps all metrics of every sample as Parquet: queues, consumers, publishers, types, chains
+(what consumers pass on, since the message it follows from) and broker.
 
 examples:
   controlmq simulate --levels 1 20 --samples 200 --trace traces/
@@ -39,6 +43,12 @@ examples:
   controlmq simulate my-topology.toml --samples 120 --out metrics/ --plot run.svg
   controlmq simulate my-topology.toml --consumer billing --prefetch 10
 """
+
+SAMPLES = 100
+"""How many, unless told otherwise."""
+
+GROUP = "simulated"
+"""The group of a recorded trace, unless told otherwise."""
 
 
 def add_to(commands: Commands) -> None:
@@ -57,10 +67,10 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--consumer", metavar="NAME", help="the consumer that is driven")
     parser.add_argument("--model", metavar="FILE", help="the model of a controller given by name")
     parser.add_argument("--goal", type=number, help="messages/second, for a controller")
-    parser.add_argument("--samples", type=count, default=100, help="how many (default 100)")
+    parser.add_argument("--samples", type=count, help=f"how many (default {SAMPLES})")
     parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
     parser.add_argument("--trace", metavar="FOLDER", help="record the run as a trace")
-    parser.add_argument("--group", default="simulated", help="the group's name in the trace")
+    parser.add_argument("--group", help=f"the group's name in the trace (default {GROUP})")
     parser.add_argument("--out", metavar="FOLDER", help="write all metrics as Parquet")
     parser.add_argument("--plot", metavar="FILE", help="draw the run (.svg, .png or .pdf)")
     add_json(parser)
@@ -69,13 +79,12 @@ def add_to(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate with a progress bar; print what happened."""
+    _check(arguments)
     driven = _driver(arguments)
     if driven is None:
         return _run_as_written(arguments)
-    if arguments.controller and arguments.goal is None:
-        raise InputError("a controller needs a goal; give --goal in messages/second.")
     steps, recording = _simulate(arguments, *driven)
-    goal = arguments.goal if arguments.controller else None
+    goal = arguments.goal
     judged = None
     if goal is not None and len(steps) >= 4:
         judged = asdict(performance([step.sample.rate for step in steps], goal))
@@ -92,43 +101,65 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse options that would have no effect."""
+    drives = ("controller", "prefetch", "ramp", "levels")
+    if all(getattr(arguments, drive) is None for drive in drives):
+        for option in ("consumer", "goal", "trace"):
+            if getattr(arguments, option) is not None:
+                raise InputError(
+                    f"--{option} is for a consumer that is driven; "
+                    "give --controller, --prefetch, --ramp or --levels with it."
+                )
+    if arguments.goal is not None:
+        if arguments.controller is None:
+            raise InputError("--goal is for a controller; leave it out here.")
+        above_zero("--goal", arguments.goal)
+    if arguments.model is not None and (arguments.controller or "").lower() not in LAWS:
+        raise InputError(
+            f"--model goes with --controller {', '.join(LAWS[:-1])} or {LAWS[-1]}; "
+            "leave it out here."
+        )
+    if arguments.samples is not None and arguments.ramp is not None:
+        raise InputError("a ramp has a sample for every level; leave --samples out.")
+    if arguments.group is not None and arguments.trace is None:
+        raise InputError("--group is a name in a trace; give --trace with it.")
+
+
 def _driver(arguments: argparse.Namespace) -> tuple[Controller, int] | None:
     """What drives the consumer and for how many samples; None where nothing does."""
-    if arguments.model and not arguments.controller:
-        raise InputError("--model goes with --controller; leave it out here.")
+    samples = arguments.samples or SAMPLES
     if arguments.controller:
         model = ArxModel.load(arguments.model) if arguments.model else None
-        return controller_from(arguments.controller, model=model), arguments.samples
+        controller = controller_from(arguments.controller, model=model)
+        if arguments.goal is None:
+            raise InputError("a controller needs a goal; give --goal in messages/second.")
+        return controller, samples
     if arguments.prefetch is not None:
-        return OpenLoop([arguments.prefetch]), arguments.samples
+        return OpenLoop([arguments.prefetch]), samples
     if arguments.ramp:
         levels = ramp(*arguments.ramp)
     elif arguments.levels:
         low, high = arguments.levels
-        levels = random_levels(low, high, arguments.samples, arguments.seed)
+        levels = random_levels(low, high, samples, arguments.seed)
     else:
         return None
     return OpenLoop(levels), len(levels) + 1
 
 
 def _run_as_written(arguments: argparse.Namespace) -> int:
-    """Run the scenario with the prefetches it gives; print its queues, or all metrics as JSON."""
+    """Run the scenario with the prefetches it gives; print tables, or all metrics as JSON."""
     from rich.progress import Progress
 
     from controlmq.cli.output import console, print_json
     from simulator import Recording, Simulation, load_scenario
     from simulator.recording import KINDS
+    from simulator.summary import changes
 
-    for option in ("consumer", "goal", "trace"):
-        if getattr(arguments, option) is not None:
-            raise InputError(
-                f"--{option} is for a consumer that is driven; "
-                "give --controller, --prefetch, --ramp or --levels with it."
-            )
     scenario = load_scenario(arguments.scenario)
     recording = Recording(Simulation(scenario, arguments.seed), scenario.sample_interval)
     with Progress(console=console(to_stderr=True), transient=True) as bar:
-        numbers = range(1, arguments.samples + 1)
+        numbers = range(1, (arguments.samples or SAMPLES) + 1)
         for number in bar.track(numbers, description="simulating"):
             recording.run_until(number * scenario.sample_interval)
     if arguments.out:
@@ -136,9 +167,10 @@ def _run_as_written(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         recording.plot(arguments.plot)
     if arguments.json:
-        print_json({kind: recording.rows(kind) for kind in KINDS})
+        found = {kind: recording.rows(kind) for kind in KINDS}
+        print_json({**found, "changes": changes(recording.simulation)})
     else:
-        console().print(recording.table())
+        console().print(*recording.tables())
     return 0
 
 
@@ -163,9 +195,9 @@ def _simulate(
         loop = Loop(
             plant,
             controller,
-            arguments.goal or 1.0,
+            arguments.goal or 1.0,  # a plan has none, and a loop needs one
             record=writer,
-            group=arguments.group,
+            group=arguments.group or GROUP,
             trace=f"{scenario.name}-seed{arguments.seed}",
         )
         for step in bar.track(loop.run(samples), total=samples, description="simulating"):
@@ -207,7 +239,7 @@ def _show(steps: list[Step], judged: dict[str, Any] | None, recording: Recording
         )
     view = console()
     view.print(table)
-    view.print(recording.table())
+    view.print(*recording.tables())
     if judged is not None:
         settled = judged["settling_samples"]
         say(

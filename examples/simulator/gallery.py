@@ -24,12 +24,12 @@ def record(path: Path) -> Recording:
 
 
 def main(folder: Path = HERE) -> None:
-    """Draw every scenario and print its queues."""
+    """Draw every scenario and print what happened in it."""
     console = Console()
     for path in sorted(HERE.glob("*.toml")):
         recording = record(path)
         recording.plot(folder / f"{path.stem}.svg")
-        console.print(recording.table())
+        console.print(*recording.tables())
 
 
 if __name__ == "__main__":

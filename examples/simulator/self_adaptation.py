@@ -1,4 +1,4 @@
-"""Rules that add consumers beside a controller of the prefetch, alone and together.
+"""Rules that add and remove consumers beside a controller of the prefetch, alone and together.
 
 ``python examples/simulator/self_adaptation.py`` prints a table and draws a picture to this
 folder, or to the one given.
@@ -16,12 +16,20 @@ from rich.table import Table
 from controlmq import ArxModel, Loop, design_controller
 from controlmq.controllers import OpenLoop, build
 from controlmq.loop import Controller
-from simulator import Meter, SimulatedConsumer, load_scenario
+from simulator import Meter, Scenario, SimulatedConsumer, load_scenario
 
 HERE = Path(__file__).parent
-SECONDS = 120
+SURGE = (20, 80)
+"""Seconds, as in the scenarios."""
+
+SECONDS = 240
+"""Long enough to work off what the surge left behind and to take workers away again."""
+
 GOAL = 190.0
 """Messages/second, a little below what the two handlers of a worker can do."""
+
+MANY = 100
+"""Messages waiting: above it the rules by length add a worker."""
 
 # A message is in flight for 30 ms, so each of prefetch adds 33 messages a second, at once.
 MODEL = ArxModel(a=0.0, b=1 / 0.03, c=0.0, interval=1.0, linear_range=(0.0, 5.7))
@@ -29,19 +37,34 @@ MODEL = ArxModel(a=0.0, b=1 / 0.03, c=0.0, interval=1.0, linear_range=(0.0, 5.7)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a minute of surge did to a system: lengths by second, latencies, consumers."""
+    """What a minute of surge did to a system: by second messages waiting and workers; latencies.
+
+    Latencies are in seconds from the publisher to a handler.
+    """
 
     lengths: list[int]
     consumers: list[int]
     p50: float
     p90: float
 
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Its cells in the table."""
+        return (
+            str(max(self.lengths)),
+            str(sum(length > MANY for length in self.lengths)),
+            f"{self.p50:.3f}",
+            f"{self.p90:.3f}",
+            str(max(self.consumers)),
+            str(sum(self.consumers)),
+        )
 
-def adapted(*, rules: bool, control: bool) -> Outcome:
-    """Two minutes with rules at work, with the prefetch controlled, with both or neither."""
-    scenario = load_scenario(HERE / "self-adaptation.toml")
-    if not rules:
-        scenario = replace(scenario, rules=())
+
+COLUMNS = ("most waiting", f"s above {MANY}", "p50 s", "p90 s", "most workers", "worker s")
+
+
+def adapted(scenario: Scenario, *, control: bool) -> Outcome:
+    """Run a scenario with the rules it has, its prefetch controlled or left as it is."""
     plant = SimulatedConsumer(scenario, seed=1, consumer="worker")
     simulation = plant.simulation
     controller: Controller = OpenLoop([plant.prefetch])
@@ -59,46 +82,50 @@ def adapted(*, rules: bool, control: bool) -> Outcome:
 
 
 def outcomes() -> dict[str, Outcome]:
-    """All four ways."""
+    """By what is adapted: nothing, workers by one of the metrics, the prefetch, or both."""
+    by_length = load_scenario(HERE / "self-adaptation.toml")
+    by_latency = load_scenario(HERE / "self-adaptation-latency.toml")
+    unruled = replace(by_length, rules=())
     return {
-        "neither": adapted(rules=False, control=False),
-        "rules": adapted(rules=True, control=False),
-        "prefetch": adapted(rules=False, control=True),
-        "both": adapted(rules=True, control=True),
+        "nothing": adapted(unruled, control=False),
+        "length": adapted(by_length, control=False),
+        "latency": adapted(by_latency, control=False),
+        "prefetch": adapted(unruled, control=True),
+        "length + prefetch": adapted(by_length, control=True),
+        "latency + prefetch": adapted(by_latency, control=True),
     }
 
 
 def table(found: dict[str, Outcome]) -> Table:
     """How each did."""
     made = Table(title="a surge of a minute")
-    for column in ("adapted by", "most waiting", "p50 s", "p90 s", "most workers", "worker s"):
-        made.add_column(column, justify="left" if column == "adapted by" else "right")
+    made.add_column("adapted by", no_wrap=True)
+    for column in COLUMNS:
+        made.add_column(column, justify="right")
     for name, each in found.items():
-        made.add_row(
-            name,
-            str(max(each.lengths)),
-            f"{each.p50:.3f}",
-            f"{each.p90:.3f}",
-            str(max(each.consumers)),
-            str(sum(each.consumers)),
-        )
+        made.add_row(name, *each.row)
     return made
 
 
 def draw(found: dict[str, Outcome], path: Path) -> None:
-    """Queue lengths and consumers over time."""
+    """Messages waiting and workers over time: a colour for the rules, dashes for a controller."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    figure = Figure(figsize=(8.0, 5.5), layout="constrained")
     lengths, consumers = figure.subplots(2, 1, sharex=True)
+    seconds = range(1, SECONDS + 1)
     for name, each in found.items():
-        lengths.plot(each.lengths, label=name)
-        consumers.step(range(SECONDS), each.consumers, where="post")
+        colour = "C0" if "length" in name else "C1" if "latency" in name else "0.5"
+        dashes = "--" if "prefetch" in name else "-"
+        lengths.plot(seconds, each.lengths, dashes, color=colour, label=name)
+        consumers.step(seconds, each.consumers, dashes, color=colour, where="post")
+    for axes in (lengths, consumers):
+        axes.axvspan(*SURGE, color="0.93", zorder=0)
     lengths.set_yscale("symlog", linthresh=10)
     lengths.set_ylabel("messages waiting")
-    lengths.legend(fontsize="small")
+    lengths.legend(title="adapted by", fontsize="small", ncols=2)
     consumers.set_ylabel("workers")
-    consumers.set_xlabel("seconds")
+    consumers.set_xlabel("seconds; shaded: the surge")
     figure.savefig(path)
 
 

@@ -6,6 +6,7 @@ sees one interval and the goal, and answers with how many queues there should be
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from simulator.cluster.system import SimulatedCluster
 class ClusterSample(Sample):
     """One interval of a cluster; ``prefetch`` is the number of queues in force.
 
-    ``clients`` there were at its end, each queue being made for ``capacity`` of them; messages
-    ``waiting`` then, and ``growth`` of these in messages/second.
+    ``clients`` there were at its end, and messages ``waiting`` then; ``growth`` of these is in
+    messages/second. The first of the ``capacities`` is that of the queue to go last, and so on
+    to that of the queue to be added last.
     """
 
     clients: int = 0
-    capacity: int = 1
+    capacities: tuple[int, ...] = (1,)
     waiting: int = 0
     growth: float = 0.0
 
@@ -51,7 +53,7 @@ class ClusterPlant:
     @property
     def queues(self) -> int:
         """Queues that take clients."""
-        return sum(not member.marked for member in self.system.cluster.members)
+        return len(self.system.cluster.staying)
 
     def observe(self) -> ClusterSample:
         """Run the next interval."""
@@ -66,7 +68,7 @@ class ClusterPlant:
             prefetch=queues,
             arrivals=round(reading.throughput * self.interval),
             clients=reading.clients,
-            capacity=self.system.cluster.capacity,
+            capacities=self._capacities(),
             waiting=reading.waiting,
             growth=reading.growth,
         )
@@ -78,18 +80,26 @@ class ClusterPlant:
         while self.queues < wanted:
             cluster.grow()
         while self.queues > wanted:
-            staying = [member for member in cluster.members if not member.marked]
-            cluster.shrink(min(staying, key=lambda each: each.size))
+            cluster.shrink(min(cluster.staying, key=lambda each: each.size))
+
+    def _capacities(self) -> tuple[int, ...]:
+        """In the order in which queues are kept, taken back and added."""
+        cluster = self.system.cluster
+        staying = sorted(cluster.staying, key=lambda each: each.size)[::-1]
+        marked = [member for member in cluster.members if member.marked]
+        there = {member.name: member.capacity for member in (*staying, *marked)}
+        return tuple((there | cluster.capacities).values())
 
 
 @dataclass(frozen=True)
 class ProvisioningRule:
-    """Open loop: one queue for every ``capacity`` clients, whatever these clients do."""
+    """Open loop: as many queues as the clients fill, whatever these clients do."""
 
     def __call__(self, sample: Sample, goal: float) -> float:
-        """As many queues as the clients fill; the goal plays no part."""
+        """The fewest queues with room for one client more; the goal plays no part."""
         assert isinstance(sample, ClusterSample)
-        return max(1.0, math.ceil((sample.clients + 1) / sample.capacity))
+        room = itertools.accumulate(sample.capacities)
+        return 1.0 + sum(each <= sample.clients for each in room)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 from simulator import checks
@@ -20,6 +21,12 @@ BALANCES = ("optimised", "default")
 QUEUE_WORK = 1 / 1900
 """Seconds of a queue's work on one message: the source measured 1.9 messages/ms at most."""
 
+RELAY = "relay"
+"""Where messages are on their way from one queue of the cluster to another."""
+
+FORWARDED_AT_ONCE = 10.0
+"""Messages in flight to and from the relay: enough to keep it busy."""
+
 
 @dataclass(frozen=True)
 class Machines:
@@ -28,7 +35,8 @@ class Machines:
     A producer sends ``rate`` messages a second, a consumer works ``work`` seconds on each. Each
     queue spends ``queue_work`` seconds on a message, and a share of ``slowdown`` more for every
     message that waits. A queue with more than ``forward_above`` messages waiting passes some
-    on to the shortest, if that has less than half as many; without it, none are.
+    on to the shortest, if that has less than half as many; without it, only a queue that is to
+    go and has no consumer left passes on what it has.
     """
 
     rate: float = 87.5
@@ -74,7 +82,8 @@ class SimulatedCluster:
     def __post_init__(self) -> None:
         checks.choice("balance", self.balance, BALANCES)
         self._random = random.Random(self.seed)
-        self._names = [f"queue {number + 1}" for number in range(self.cluster.most)]
+        self._names = list(self.cluster.capacities)
+        self._forwarding: set[str] = set()
         self.simulation = Simulation(self._scenario(), self.seed)
         for name in self._names:
             self.simulation.remove_publishers(_template(PRODUCER, name))
@@ -86,11 +95,12 @@ class SimulatedCluster:
     def join(self, role: str) -> str:
         """A client joins; its name."""
         if self.balance == "default":
-            staying = [member.name for member in self.cluster.members if not member.marked]
-            member = self.cluster.attach(role, self._random.choice(staying))
+            member = self.cluster.attach(role, self._random.choice(self.cluster.staying).name)
         else:
             member = self.cluster.join(role)
-        return self._start(role, member)
+        client = self._start(role, member)
+        self._forward()
+        return client
 
     def _start(self, role: str, member: Member) -> str:
         like = _template(role, member.name)
@@ -108,16 +118,17 @@ class SimulatedCluster:
             self.simulation.remove_publishers(client)
         else:
             self.simulation.remove_consumer(client)
+        self._count_messages()
         self.cluster.leave(role, queue)
+        self._forward()
 
     def run(self, seconds: float) -> Reading:
         """Run on, forwarding messages where that is wanted, and read what happened."""
         end = self.simulation.now + seconds
-        if self.machines.forward_above is not None:
-            while self.simulation.now + 1.0 < end:
-                self.simulation.run_until(self.simulation.now + 1.0)
-                self._forward(self.machines.forward_above)
-        self.simulation.run_until(end)
+        self._forward()
+        while self.simulation.now < end:
+            self.simulation.run_until(min(self.simulation.now + 1.0, end))
+            self._forward()
         metrics = self._meter.read()
         workers = [name for name in metrics.consumers if not name.startswith("forward")]
         published = int(self.simulation.state.publishers["published"].sum())
@@ -130,38 +141,56 @@ class SimulatedCluster:
             self.cluster.clients,
         )
 
-    def _forward(self, threshold: int) -> None:
-        """Let queues that are too long pass messages on to the shortest."""
-        lengths = dict(zip(self._names, self.simulation.state.queues["length"], strict=True))
-        there = [member.name for member in self.cluster.members if not member.marked]
-        shortest = min(there, key=lambda name: int(lengths[name]))
-        for source in there:
-            for target in there:
-                if source != target:
-                    wanted = (
-                        target == shortest
-                        and lengths[source] > threshold
-                        and 2 * lengths[target] < threshold
-                    )
-                    self.simulation.set_prefetch(f"forward {source} to {target}", 10.0 * wanted)
+    def _count_messages(self) -> None:
+        """Tell the members how many messages each has: sent to it and not acknowledged yet.
+
+        What the relay has handed out for a queue counts as its own: it will be sent to no other.
+        """
+        state, scenario = self.simulation.state, self.simulation.scenario
+        left: Counter[str] = Counter()
+        for (_, name), sent in self.simulation.sent.items():
+            left[name] += sent
+        for queue, row in zip(scenario.queues, state.queues, strict=True):
+            left[queue.name] -= int(row["acknowledged"])
+        for number, consumer in enumerate(scenario.consumers):
+            if consumer.queue == RELAY:
+                left[consumer.sends[0].routing_key] += int(state.consumers[number]["in_flight"])
+        for member in self.cluster.members:
+            member.waiting = left[member.name]
+
+    def _forward(self) -> None:
+        """Remove what is empty, and let every queue pass on what it should not keep, no more."""
+        self._count_messages()
+        self.cluster.remove_empty()
+        shortest = min(self.cluster.staying, key=lambda each: each.waiting)
+        wanted = {_forwarder("to", shortest.name)}
+        for member in self.cluster.members:
+            if member is not shortest and self._passes_on(member, shortest):
+                wanted.add(_forwarder("from", member.name))
+        for name in wanted ^ self._forwarding:
+            self.simulation.set_prefetch(name, FORWARDED_AT_ONCE if name in wanted else 0.0)
+        self._forwarding = wanted
+
+    def _passes_on(self, member: Member, shortest: Member) -> bool:
+        if member.marked and member.clients[CONSUMER] == 0:
+            return True  # nobody will ever take them here
+        above = self.machines.forward_above
+        return above is not None and member.waiting > above > 2 * shortest.waiting
 
     def _scenario(self) -> Scenario:
         machines, names = self.machines, self._names
         third = machines.queue_work / 3
-        forwarders = []
-        if machines.forward_above is not None:
-            forwarders = [
-                Consumer(
-                    f"forward {source} to {target}",
-                    source,
-                    Duration(0.0),
-                    prefetch=0.0,
-                    sends=[Send(target, type="forwarded")],
-                )
-                for source in names
-                for target in names
-                if source != target
-            ]
+        forwarders = [
+            Consumer(
+                _forwarder(way, name),
+                source,
+                Duration(0.0),
+                prefetch=0.0,
+                sends=[Send(target, type=way)],
+            )
+            for name in names
+            for way, source, target in (("from", name, RELAY), ("to", RELAY, name))
+        ]
         return Scenario(
             "cluster",
             1.0,
@@ -169,7 +198,7 @@ class SimulatedCluster:
                 Publishers(_template(PRODUCER, name), name, Duration(1 / machines.rate))
                 for name in names
             ],
-            [Queue(name, slowdown=machines.slowdown) for name in names],
+            [*(Queue(name, slowdown=machines.slowdown) for name in names), Queue(RELAY)],
             [
                 Consumer(
                     _template(CONSUMER, name),
@@ -182,7 +211,7 @@ class SimulatedCluster:
             + forwarders,
             # A server of its own for every queue, that stops no publisher.
             broker=Broker(
-                cores=len(names),
+                cores=len(names) + 1,
                 enqueue=third,
                 deliver=third,
                 acknowledge=third,
@@ -194,3 +223,7 @@ class SimulatedCluster:
 
 def _template(role: str, queue: str) -> str:
     return f"{role} of {queue}"
+
+
+def _forwarder(way: str, queue: str) -> str:
+    return f"forward {way} {queue}"

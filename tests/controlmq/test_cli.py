@@ -161,8 +161,24 @@ class TestSimulate:
         assert {row["name"] for row in said["queues"]} == {"fair", "unfair"}
         assert pq.read_table(metrics / "consumers.parquet").num_rows == 3 * 4
         assert picture.read_text().startswith("<?xml")
+        assert said["chains"] == said["changes"] == []
         assert main(["simulate", GALLERY, "--samples", "3"]) == 0
-        assert "unfair" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        for each in ("unfair slow", "busy %", "blocked %", "acked/s"):
+            assert each in shown
+
+    def test_what_rules_did_is_told(self, capsys: pytest.CaptureFixture[str]) -> None:
+        scenario = str(Path(GALLERY).with_name("autoscaling.toml"))
+        assert main(["simulate", scenario, "--samples", "40"]) == 0
+        assert "add-consumer worker" in capsys.readouterr().out
+        assert main(["simulate", scenario, "--samples", "40", "--json"]) == 0
+        first, *_ = json.loads(capsys.readouterr().out)["changes"]
+        assert (first["rule"], first["action"], first["target"]) == (
+            "grow",
+            "add-consumer",
+            "worker",
+        )
+        assert 20 < first["time"] < 40
 
     def test_one_consumer_of_several_is_driven(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -183,6 +199,15 @@ class TestSimulate:
             ([GALLERY, "--prefetch", "1", "--consumer", "nobody"], "'nobody'"),
             (["--consumer", "consumer"], "--consumer is for"),
             (["--goal", "400"], "--goal is for"),
+            (["--goal", "400", "--prefetch", "1"], "--goal is for a controller"),
+            (["--goal", "400", "--ramp", "1", "5"], "--goal is for a controller"),
+            (["--goal", "400", "--levels", "1", "5"], "--goal is for a controller"),
+            (["--controller", "pi", "--model", "x", "--goal", "0"], "--goal is 0"),
+            (["--controller", "pi", "--model", "x", "--goal", "-1"], "--goal is -1"),
+            (["--controller", "x.json", "--model", "y", "--goal", "4"], "p, pi or pid; leave"),
+            (["--ramp", "1", "5", "--samples", "9"], "leave --samples out"),
+            (["--prefetch", "1", "--group", "mine"], "give --trace"),
+            (["--group", "mine"], "give --trace"),
             (["nowhere", "--prefetch", "1"], "nowhere"),
             (["--prefetch", "-1"], "0 or more"),
             (["--controller", "pi", "--goal", "400"], "needs a model"),

@@ -84,12 +84,25 @@ def test_queues_are_deleted_when_their_connection_is_lost(broker: Broker) -> Non
         (["--duration", "0"], "--duration"),
         (["--work", "0"], "--work"),
         (["--prefetch", "70000"], "65535"),
+        (["--work", "1e7"], "--work 1e+07 does not fit"),
         (["--rate", "0"], "--rate"),
+        (["--rate", "2e6"], "--rate 2e+06 does not fit"),
+        (["--rate", "1e-7"], "--rate 1e-07 does not fit"),
+        (["--size", "1000000000"], "--size 1e+09 does not fit"),
+        (["--cores", "200000"], "--cores 200000 does not fit"),
         (["--out", "nowhere/calibrated.toml"], "no folder"),
+        (["--out", "."], "is a folder"),
     ],
 )
 def test_what_would_be_refused_afterwards_is_refused_before(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def measured(*_: object) -> None:
+        pytest.fail("the broker was measured")
+
+    monkeypatch.setattr("controlmq.rabbitmq.calibration.calibrate", measured)
     assert main(["calibrate", *words]) == 2
     assert says in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,17 +83,30 @@ def program(name: str) -> Any:
     return module
 
 
+def test_both_kinds_of_rules_meet_the_same_surge() -> None:
+    by_length = load_scenario(FOLDER / "self-adaptation.toml")
+    by_latency = load_scenario(FOLDER / "self-adaptation-latency.toml")
+    assert replace(by_latency, name=by_length.name, rules=by_length.rules) == by_length
+    for metric, scenario in (("length", by_length), ("latency", by_latency)):
+        rules = {rule.action: rule for rule in scenario.rules}
+        assert set(rules) == {"add-consumer", "remove-consumer"}
+        assert all(rule.metric == metric and rule.takes > 0 for rule in rules.values())
+
+
 def test_rules_and_a_controller_do_best_together(tmp_path: Path) -> None:
     example = program("self_adaptation")
     found = example.outcomes()
     example.draw(found, tmp_path / "adaptation-compared.svg")
-    assert found["both"].p90 < min(found[name].p90 for name in ("neither", "rules", "prefetch"))
-    assert sum(found["both"].consumers) < sum(found["rules"].consumers)
-    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for rules in ("length", "latency"):
+        both = found[f"{rules} + prefetch"]
+        assert both.p90 < min(found[name].p90 for name in ("nothing", rules, "prefetch"))
+        assert sum(both.consumers) < sum(found[rules].consumers)
+        # Who was added is taken away again.
+        assert max(both.consumers) > 1
+        assert both.consumers[-1] == 1
+    page = (FOLDER.parents[1] / "docs" / "schmid.md").read_text(encoding="utf-8")
     for name, each in found.items():
-        cells = (max(each.lengths), f"{each.p50:.3f}", f"{each.p90:.3f}", max(each.consumers))
-        row = " | ".join(map(str, (name, *cells, sum(each.consumers))))
-        assert f"| {row} |" in page
+        assert f"| {' | '.join((name, *each.row))} |" in page
 
 
 def test_the_sweeps_draw_theory_and_simulation(

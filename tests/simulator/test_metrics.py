@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
+import re
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import rc_context
 from rich.console import Console
 
 from controlmq.errors import InputError
-from simulator import Duration, Meter, Recording, Simulation
+from simulator import Duration, Meter, Recording, Rule, Simulation, load_scenario
 from simulator.latency import BINS, bin_of, edges, quantile
 from tests.simulator.scenarios import ROSA, one_queue, with_prefetch
+
+GALLERY = Path(__file__).parents[2] / "examples" / "simulator"
 
 
 @given(st.floats(0, 2.0**20 - 1))
@@ -72,22 +79,91 @@ def test_a_reading_is_of_the_time_since_the_last() -> None:
     assert queue.memory == (queue.length + 10) * 256
 
 
-def test_a_recording_goes_to_parquet_a_table_and_a_picture(tmp_path: Path) -> None:
+def test_a_recording_goes_to_parquet_tables_and_a_picture(tmp_path: Path) -> None:
     recording = Recording(Simulation(with_prefetch(ROSA, 5)), 2.0)
     recording.run_until(9.0)
     assert [row["time"] for row in recording.rows("queues")] == [2.0, 4.0, 6.0, 8.0]
     assert recording.simulation.now == 9.0
     paths = recording.to_parquet(tmp_path / "run")
     read = {path.stem: pq.read_table(path).to_pylist() for path in paths}
-    assert set(read) == {"queues", "consumers", "publishers", "types", "broker"}
+    assert set(read) == {"queues", "consumers", "publishers", "types", "chains", "broker"}
     assert read["consumers"][1]["arrival_rate"] == pytest.approx(400, rel=0.01)
     assert read["types"][-1]["p50"] > 0
-    console = Console(record=True, width=200)
-    console.print(recording.table())
-    assert "work" in console.export_text()
+    assert read["chains"] == []
+    names = [field.name for field in pq.read_schema(tmp_path / "run" / "chains.parquet")]
+    assert names == list(read["types"][0])
+    text = shown(recording)
+    assert "work" in text
+    # Two handlers of 1.127 ms with prefetch 5 and 12.5 ms a round: 400 messages/second.
+    assert re.search(r"consumer +5 +(399|400)\S* +5 ", text)
     recording.plot(tmp_path / "run.svg")
-    assert "<svg" in (tmp_path / "run.svg").read_text()
+    drawn = (tmp_path / "run.svg").read_text()
+    assert "<svg" in drawn
+    recording.plot(tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text() == drawn
     with pytest.raises(InputError, match="cannot draw to"):
         recording.plot(tmp_path / "run.nothing")
     with pytest.raises(InputError, match="kind is 'links'"):
         recording.rows("links")
+
+
+def shown(recording: Recording) -> str:
+    console = Console(record=True, width=200, file=io.StringIO())
+    console.print(*recording.tables())
+    return console.export_text()
+
+
+def test_a_recording_keeps_no_histograms() -> None:
+    recording = Recording(Simulation(with_prefetch(ROSA, 5)), 0.1)
+    tracemalloc.start()
+    try:
+        recording.run_until(10.0)  # the queue is full from 3 s on
+        before, _ = tracemalloc.get_traced_memory()
+        recording.run_until(20.0)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A reading of one queue, type, consumer and group of publishers, and of the broker; the
+    # bins of a latency alone have 10 kB.
+    assert (after - before) / 100 < 6000
+
+
+def test_tables_tell_what_a_scenario_has_more_to_say_of() -> None:
+    recording = Recording(Simulation(load_scenario(GALLERY / "dead-letter-loop.toml"), 1), 1.0)
+    recording.run_until(20.0)
+    text = shown(recording)
+    for words in ("dead-lettered/s", "rejected/s", "expired/s", "failed"):
+        assert words in text
+    for words in ("dropped/s", "crashes", "confirmed/s", "cores busy", "what rules did"):
+        assert words not in text
+    assert re.search(r"retry .* -  ?", text)  # nobody takes messages from it: no latency
+    assert "nan" not in text
+    assert "type" not in text  # one type a queue
+
+    recording = Recording(Simulation(load_scenario(GALLERY / "fan-out.toml"), 1), 1.0)
+    recording.run_until(2.0)
+    text = shown(recording)
+    for words in ("type", "to five", "4 cores"):
+        assert words in text
+
+
+def test_a_picture_shows_blocked_publishers_where_there_are_any(tmp_path: Path) -> None:
+    recording = Recording(Simulation(load_scenario(GALLERY / "flow-control.toml"), 1), 5.0)
+    with rc_context({"svg.fonttype": "none"}):
+        recording.run_until(10.0)
+        recording.plot(tmp_path / "before.svg")
+        recording.run_until(60.0)
+        recording.plot(tmp_path / "after.svg")
+    assert "blocked (%)" not in (tmp_path / "before.svg").read_text()
+    assert "blocked (%)" in (tmp_path / "after.svg").read_text()
+
+
+def test_many_changes_by_rules_are_cut_short() -> None:
+    rule = Rule("often", "length", "work", "set-prefetch", "consumer", above=0, value=4.0)
+    simulation = Simulation(replace(with_prefetch(ROSA, 5), rules=[rule]))
+    recording = Recording(simulation, 10.0)
+    recording.run_until(60.0)
+    text = shown(recording)
+    assert text.count("set-prefetch consumer 4") == 40
+    assert f"{len(simulation.adaptations) - 40} more" in text
+    assert "what rules did" not in shown(recording)  # since it was last asked

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.visibility_timeout import seconds
 from controlmq.errors import InputError
 from simulator import Consumer, Duration, Link, Publishers, Queue, Scenario, Simulation
 from simulator.visibility import TwoPools, measure, scenario
@@ -37,14 +38,13 @@ def test_links_add_two_ways_and_one_more_for_a_loss() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("threads", "seconds"), [(5, 1000.0), (8, 500.0)])
-@pytest.mark.parametrize("arrives", [0.99, 0.88])
-def test_the_simulation_takes_the_analytic_time(
-    threads: int, seconds: float, arrives: float
-) -> None:
-    found = measure(pools(threads, arrives), seconds, range(20))
-    assert found.time == pytest.approx(pools(threads, arrives).time, abs=max(4 * found.error, 1e-3))
-    assert found.error < 0.01 * found.time
+@pytest.mark.parametrize("threads", PUBLISHED)
+@pytest.mark.parametrize(("arrives", "column"), [(0.99, 0), (0.88, 1)])
+def test_the_simulation_takes_the_published_time(threads: int, arrives: float, column: int) -> None:
+    plan = pools(threads, arrives)
+    found = measure(plan, seconds(plan), range(20))
+    assert found.error < 0.005 * found.time
+    assert found.time == pytest.approx(PUBLISHED[threads][column], rel=0.01)
 
 
 def test_keeping_the_order_costs_time() -> None:
