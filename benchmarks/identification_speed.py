@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import spread
+from benchmarks.measure import peak_memory, spread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +30,8 @@ READ = {
     "with_range_and_held_out": ("sample", "interval", "u", "y", "y_next", "window_limited"),
 }
 MEMORY = (
-    "import sys; from benchmarks.identification_speed import peak_memory; "
-    "print(peak_memory(sys.argv[1]))"
+    "import sys; from benchmarks.identification_speed import memory_of_a_fit; "
+    "print(memory_of_a_fit(sys.argv[1]))"
 )
 
 
@@ -108,17 +108,14 @@ def in_turn(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, li
     return times
 
 
-def peak_memory(path: str) -> float:
+def memory_of_a_fit(path: str) -> float:
     """Megabytes that Python holds at most while it fits the fleet at ``path``, Spark apart."""
     from identification import identify
     from identification.session import session
 
     with session("local[2]") as spark:
         identify(spark, path)
-    # Not getrusage, whose figure starts with what the process that started this one held.
-    status = Path("/proc/self/status").read_text()
-    (peak,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(peak.split()[1]) / 1024
+    return peak_memory()
 
 
 def run() -> dict[str, Any]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 
 def spread(values: Sequence[float]) -> dict[str, float | int]:
@@ -21,6 +22,14 @@ def spread(values: Sequence[float]) -> dict[str, float | int]:
         "most": max(values),
         "repetitions": len(values),
     }
+
+
+def peak_memory() -> float:
+    """Megabytes that this process has held at most."""
+    # Not getrusage, whose figure starts with what the process that started this one held.
+    status = Path("/proc/self/status").read_text()
+    (peak,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(peak.split()[1]) / 1024
 
 
 AWAKE = """

@@ -65,6 +65,17 @@ class Phases:
             Change(self.end, 0.0),
         )
 
+    def at(self, time: float) -> str:
+        """The phase that a run is in."""
+        if time < self.warm_up:
+            return "warm-up"
+        return "measurement" if time < self.end else "drain"
+
+    def at_full_rate(self, time: float) -> float:
+        """How many seconds at the full rate are worth what the schedule has had by ``time``."""
+        ramped = min(time, self.warm_up)
+        return ramped**2 / (2 * self.warm_up) + max(min(time, self.end) - self.warm_up, 0.0)
+
     def times(self, every: Duration, seed: str) -> Iterator[float]:
         """When a driver starts interactions on a clock of its own, as this schedule has it.
 
@@ -160,7 +171,6 @@ class _Builder:
         for answer in self.flow.answers:
             self.answers.setdefault((answer.location, base_type(answer.on)), []).append(answer)
         self.turn = itertools.count()
-        self.exchanges: dict[str, Exchange] = {}
         self.bindings: dict[tuple[str, str, str], Binding] = {}
         self.addressed: dict[str, set[tuple[str, str]]] = {}
 
@@ -176,7 +186,7 @@ class _Builder:
             [self._queue(location, type_) for location, type_ in received],
             consumers,
             list(dict.fromkeys([self.deployment.link, self._driving])),
-            list(self.exchanges.values()),
+            self._exchanges(),
             list(self.bindings.values()),
             self.deployment.broker,
         )
@@ -227,12 +237,20 @@ class _Builder:
         exchange, key = "", queues[0]
         if self.options[name].delivery.topic:
             exchange, key = self._exchange(name, to[0]), f"{name}.{self._addressees(to)}"
-            self.exchanges.setdefault(exchange, Exchange(exchange, "topic"))
             for queue in queues:
                 self.bindings[exchange, queue, key] = Binding(exchange, queue, key)
         for queue in queues:
             self.addressed.setdefault(queue, set()).add((type_, key))
         return exchange, key
+
+    def _exchanges(self) -> list[Exchange]:
+        """Fanouts, but for those of which some subscribers get only some of the messages."""
+        keys: dict[str, set[str]] = {}
+        for exchange, _, key in self.bindings:
+            keys.setdefault(exchange, set()).add(key)
+        return [
+            Exchange(name, "fanout" if len(sent) == 1 else "topic") for name, sent in keys.items()
+        ]
 
     def _addressees(self, to: tuple[str, ...]) -> str:
         # A routing key has 255 bytes at most, and there may be hundreds of supermarkets.

@@ -22,9 +22,9 @@ class Delivery:
     """How messages of a type are sent.
 
     ``topic``: to every subscriber, else to one queue. ``persistent`` messages are written to
-    disk and ``durable`` subscriptions outlive their connection. ``transactional``: the sender
-    waits until the broker has the message safe, and the receiver acknowledges it after its
-    work; without it the receiver acknowledges on receipt.
+    disk and ``durable`` subscriptions outlive their connection. ``transactional``: who starts an
+    interaction with it waits until the broker has it safe before the next, and the receiver
+    acknowledges it after its work; without it the receiver acknowledges on receipt.
     """
 
     topic: bool

@@ -3,7 +3,8 @@
 SPECjms2007 sends each type in its delivery group, point-to-point to a queue of each location,
 publish/subscribe to a topic of each type. jms2009-PS leaves both open. A destination that
 several locations share is a topic on which each subscribes to what is addressed to it: in AMQP
-a topic exchange, with the type and the location in the routing key.
+a topic exchange, with the type and the location in the routing key, or a fanout exchange if all
+get everything.
 """
 
 from __future__ import annotations

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.metrics import Latency
 from simulator.specjms.audit import Finding, audit
+from simulator.specjms.progress import Progress
 from simulator.specjms.run import Run
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 PERCENTILES = (50.0, 90.0, 99.0)
+COUNTED = ("interaction", "started", "expected", "sent", "expected", "received", "expected")
 
 
 def report(run: Run) -> dict[str, Any]:
@@ -68,10 +70,7 @@ def run_table(run: Run) -> Table:
     from rich.table import Table
 
     table = Table(title=f"{run.workload.scenario.name}, {run.seconds:g} s")
-    for column in (
-        *("interaction", "started", "expected", "sent", "expected", "received", "expected"),
-        *("late %", "done mean ms", "p90 ms"),
-    ):
+    for column in (*COUNTED, "late %", "done mean ms", "p90 ms"):
         table.add_column(column, justify="right")
     for row in (_interaction(run, number) for number in run.interactions):
         table.add_row(
@@ -89,12 +88,31 @@ def run_table(run: Run) -> Table:
     return table
 
 
+def progress_table(progress: Progress) -> Table:
+    """Counted up to now against expected by now for each interaction."""
+    from rich.table import Table
+
+    workload, phases = progress.workload, progress.workload.phases
+    seconds = min(progress.time, phases.end)
+    far = f"{seconds:.0f} of {phases.end:g} s, {phases.at(progress.time)}"
+    table = Table(title=f"{workload.scenario.name}, {far}")
+    for column in COUNTED:
+        table.add_column(column, justify="right")
+    for number in sorted(workload.drivers):
+        cells = [str(number)]
+        for count, wanted in zip(progress.counted(number), progress.expected(number), strict=True):
+            cells += [str(count), f"{wanted:.1f}"]
+        table.add_row(*cells)
+    return table
+
+
 def destination_table(run: Run, most: int = 20) -> Table:
-    """Delivery times of the slowest destinations."""
+    """Delivery times of the slowest destinations; the JSON report has all."""
     from rich.table import Table
 
     slowest = sorted(run.deliveries.items(), key=lambda each: -each[1].p90 if each[1].count else 0)
-    table = Table(title=f"delivery times, {min(most, len(slowest))} slowest of {len(slowest)}")
+    some = f"the {most} slowest of {len(slowest)}; --json has all"
+    table = Table(title=f"delivery times, {some if most < len(slowest) else 'slowest first'}")
     for column in ("destination", "received", "mean ms", "p50", "p90", "p99"):
         table.add_column(column, justify="left" if column == "destination" else "right")
     for name, latency in slowest[:most]:

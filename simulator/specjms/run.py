@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,9 @@ from simulator.simulation import Simulation
 from simulator.specjms.build import Workload
 from simulator.specjms.flow import LAST, base_type
 from simulator.specjms.messages import TYPES
+
+SLICE = 1.0
+"""Simulated seconds in one go; between two of them somebody may look, or press Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +52,32 @@ class Run:
         return sum(self.sent[name] for name in names), sum(self.received[name] for name in names)
 
 
-def run(workload: Workload, seed: int = 0, simulation: Simulation | None = None) -> Run:
-    """Run all phases of a workload, in a simulation of its scenario or one that is there."""
+def run(
+    workload: Workload,
+    seed: int = 0,
+    simulation: Simulation | None = None,
+    watch: Callable[[Simulation], None] = lambda simulation: None,
+) -> Run:
+    """Run all phases of a workload, in a simulation of its scenario or one that is there.
+
+    ``watch`` sees it after every simulated second and at the end of every phase.
+    """
     simulation = simulation or Simulation(workload.scenario, seed)
+
+    def advance(end: float) -> None:
+        while simulation.now < end:
+            simulation.run_until(min(simulation.now + SLICE, end))
+            watch(simulation)
+
     phases, drivers = workload.phases, workload.drivers
     waiting = _waiting(simulation)
     whole, sent_before = Meter(simulation), simulation.sent
     begin = phases.warm_up
-    simulation.run_until(begin)
+    advance(begin)
     measured, at_begin = Meter(simulation), simulation.sent
-    simulation.run_until(phases.end)
+    advance(phases.end)
     metrics, at_end = measured.read(), simulation.sent
-    simulation.run_until(phases.end + phases.drain)
+    advance(phases.end + phases.drain)
     sent, received = simulation.sent, whole.read().queues
     return Run(
         workload,

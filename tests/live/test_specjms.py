@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -107,15 +108,16 @@ def test_the_command_prints_the_tables_and_a_verdict_for_each_rule(
     wait_until(lambda: not left_behind(broker), "queues and exchanges are deleted")
 
 
-def started(broker: Broker, url: str) -> subprocess.Popen[str]:
+def started(broker: Broker, url: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
     """A long run that has begun to subscribe."""
-    words = ["specjms", "--url", url, "--base", "5", "--duration", "300"]
+    words = ["specjms", "--url", url, "--base", "5", "--warm-up", "1", "--duration", "300"]
     process = subprocess.Popen(
         [sys.executable, "-m", "controlmq.cli.main", *words],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         start_new_session=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
     )
     wait_until(
         lambda: any(
@@ -131,6 +133,27 @@ def test_ctrl_c_leaves_nothing_behind(broker: Broker) -> None:
     process = started(broker, broker.url)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of its processes
     out, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "stopped." in said
+    assert "Traceback" not in said
+    assert out == ""
+    wait_until(lambda: not left_behind(broker), "queues and exchanges are deleted")
+
+
+def test_a_terminal_shows_what_is_counted_until_ctrl_c(broker: Broker) -> None:
+    ours, terminal = os.openpty()
+    process = started(broker, broker.url, terminal)
+    os.close(terminal)
+    shown = b""
+    while b" of 301 s, measurement" not in shown:
+        shown += os.read(ours, 4096)
+    os.killpg(process.pid, signal.SIGINT)
+    with suppress(OSError):  # that is how a terminal ends
+        while more := os.read(ours, 4096):
+            shown += more
+    os.close(ours)
+    said = shown.decode()
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "stopped." in said
     assert "Traceback" not in said

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.specjms.watching import Watch, watched
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ TEACHING = """\
 Seven interactions between supermarkets, distribution centres, suppliers and headquarters. The
 vertical topology has a fixed number of them and gets busier with BASE; the horizontal one has
 more of them; a TOML file may describe one of your own, as simulator/specjms/freeform.py shows. The
-audit says whether the broker kept up; the exit code is 1 if it did not.
+audit says whether the broker kept up; the exit code is 1 if it did not. A terminal shows what is
+counted, beside what is expected, while it runs.
 
 Without --url the broker is simulated. With it the same messages go through a real one, between
 clients on this machine, a process for each kind of location: give a BASE that they can take, or
@@ -84,32 +86,44 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.topology.endswith(".toml"):
             raise InputError("a topology of your own has no BASE to search; leave out --search.")
         return _search(arguments)
-    return _show(_run_at(arguments, arguments.base), arguments.json)
+    with watched() as watch:
+        done = _run_at(arguments, arguments.base, watch)
+    return _show(done, arguments.json)
 
 
-def _run_at(arguments: argparse.Namespace, base: float) -> Run:
-    from simulator import specjms
-
+def _run_at(arguments: argparse.Namespace, base: float, watch: Watch | None = None) -> Run:
     workload = _workload(arguments, base)
     if arguments.url is None:
-        return specjms.run(workload, seed=arguments.seed)
-    return _live(arguments, workload)
+        return _simulated(arguments, workload, watch)
+    return _live(arguments, workload, watch)
 
 
-def _live(arguments: argparse.Namespace, workload: Workload) -> Run:
-    from rich.progress import Progress
+def _simulated(arguments: argparse.Namespace, workload: Workload, watch: Watch | None) -> Run:
+    from simulator import specjms
+    from simulator.specjms.progress import simulated_progress
 
-    from controlmq.cli.output import console
+    if watch is None:
+        return specjms.run(workload, arguments.seed)
+    return specjms.run(
+        workload,
+        arguments.seed,
+        watch=lambda simulation: watch.look(lambda: simulated_progress(workload, simulation)),
+    )
+
+
+def _live(arguments: argparse.Namespace, workload: Workload, watch: Watch | None) -> Run:
     from controlmq.cli.specjms.live import run_live
+    from simulator.specjms.progress import noted_progress
 
-    # Drawn rarely: the clients that are measured run on the same machine.
-    with Progress(console=console(to_stderr=True), transient=True, refresh_per_second=1) as bar:
-        task = bar.add_task(workload.scenario.name, total=workload.phases.end)
-
-        def progress(seconds: float) -> None:
-            bar.update(task, completed=seconds)
-
-        return run_live(arguments.url, workload, arguments.seed, progress)
+    if watch is None:
+        return run_live(arguments.url, workload, arguments.seed)
+    watch.show(noted_progress(workload, 0.0, {}, {}))
+    return run_live(
+        arguments.url,
+        workload,
+        arguments.seed,
+        lambda progress: watch.look(lambda: progress),
+    )
 
 
 def _workload(arguments: argparse.Namespace, base: float) -> Workload:

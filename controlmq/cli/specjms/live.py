@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from controlmq.rabbitmq.flows import Driver, Location, Notes, Outgoing, Plan, Receiver, run_flows
@@ -18,18 +19,32 @@ if TYPE_CHECKING:
     from simulator.duration import Size
     from simulator.specjms import Option, Run, Workload
     from simulator.specjms.observed import Observed
+    from simulator.specjms.progress import Progress
 
 
 def run_live(
     url: str,
     workload: Workload,
     seed: int = 0,
-    progress: Callable[[float], None] = lambda seconds: None,
+    watch: Callable[[Progress], None] | None = None,
 ) -> Run:
-    """Run all phases of a workload on the broker at ``url``."""
+    """Run all phases of a workload on the broker at ``url``; ``watch`` hears how far it is."""
     from simulator.specjms.observed import observed_run
 
+    progress = None if watch is None else partial(_tell, watch, workload)
     return observed_run(workload, observed(run_flows(url, plan_of(workload, seed), progress)))
+
+
+def _tell(
+    watch: Callable[[Progress], None],
+    workload: Workload,
+    seconds: float,
+    sent: Mapping[tuple[str, str], int],
+    received: Mapping[tuple[str, str], int],
+) -> None:
+    from simulator.specjms.progress import noted_progress
+
+    watch(noted_progress(workload, seconds, sent, received))
 
 
 def plan_of(workload: Workload, seed: int = 0, *, together: bool = False) -> Plan:

@@ -30,28 +30,41 @@ LOOK = 0.1
 STEP = 1.0
 """Seconds between two words of how far a run is; a rare look disturbs it little."""
 
+Counts = tuple[Counter[Place], Counter[Place]]
+Progress = Callable[[float, Counter[Place], Counter[Place]], None]
+
 
 def run_flows(
     url: str,
     plan: Plan,
-    progress: Callable[[float], None] = lambda seconds: None,
+    progress: Progress | None = None,
     *,
     begin: float = 0.0,
 ) -> Notes:
-    """Run a plan on the broker at ``url``; ``progress`` hears how many seconds have passed.
+    """Run a plan on the broker at ``url``.
 
     It begins when everybody is ready, and not before ``begin`` on the clock of the notes.
-    Everything is deleted afterwards, whatever happens.
+    ``progress`` hears how many seconds have passed and, as :meth:`Notes.counts` has it, what was
+    sent and received; only then are clients asked while they are busy. Everything is deleted
+    afterwards, whatever happens.
     """
     with destinations(url, plan) as waiting, _clients(url, plan) as clients:
         for client in clients:
             client.hear("ready", PATIENCE)
         began = max(clock() + LEAD, begin)
         _tell(clients, "start", began)
+
+        def look() -> Counts:
+            counts = _counted(clients)
+            if progress is not None:
+                progress(max(clock() - began, 0.0), *counts)
+            return counts
+
         while (left := began + plan.seconds - clock()) > 0:
             _watch(clients, min(left, STEP))
-            progress(max(clock() - began, 0.0))
-        _drain(clients, plan)
+            if progress is not None:
+                look()
+        _drain(clients, plan, look)
         _tell(clients, "stop")
         return Notes.together(began, waiting, [each.hear("notes", PATIENCE) for each in clients])
 
@@ -137,7 +150,19 @@ def _watch(clients: list[_Process], seconds: float) -> None:
         pipes[pipe].hear("nothing", 0.0)
 
 
-def _drain(clients: list[_Process], plan: Plan) -> None:
+def _counted(clients: list[_Process]) -> Counts:
+    """What everybody has sent and received, asked one after the other."""
+    sent: Counter[Place] = Counter()
+    received: Counter[Place] = Counter()
+    _tell(clients, "count")
+    for client in clients:
+        here, there = client.hear("counts", PATIENCE)
+        sent.update(here)
+        received.update(there)
+    return sent, received
+
+
+def _drain(clients: list[_Process], plan: Plan, look: Callable[[], Counts]) -> None:
     """Until all is sent, and received by everyone addressed, or the time is over.
 
     Processes are asked one after the other; only two equal answers are one of an instant.
@@ -146,14 +171,7 @@ def _drain(clients: list[_Process], plan: Plan) -> None:
     planned = plan.planned
     before = None
     while clock() < end:
-        sent: Counter[Place] = Counter()
-        received: Counter[Place] = Counter()
-        _tell(clients, "count")
-        for client in clients:
-            here, there = client.hear("counts", PATIENCE)
-            sent.update(here)
-            received.update(there)
-        now = sent, received
+        now = sent, received = look()
         all_sent = all(sent[place] == count for place, count in planned.items())
         if now == before and all_sent and _everything_came(sent, received, plan):
             return

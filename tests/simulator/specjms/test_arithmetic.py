@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 
 from controlmq.errors import InputError
 from simulator.specjms import TYPES, Topology, expected, horizontal, scaled, vertical
 from simulator.specjms.messages import BYTES, CYCLE
-from tests.simulator.specjms.published import BASE_TIMES_SECONDS, MEANS, VERTICAL_COUNTS
+from tests.simulator.specjms.published import (
+    BASE_TIMES_SECONDS,
+    GROUP_SHARES,
+    HORIZONTAL_RATES,
+    INTERACTION_SHARES,
+    MEANS,
+    SCENARIO_RATES,
+    SIZES,
+    VERTICAL_COUNTS,
+    VERTICAL_RATES,
+)
+
+HALF_A_DIGIT = 0.005 + 1e-9
+"""What rounding to two digits may change."""
+
+
+def test_sizes_are_the_published_ones() -> None:
+    """As far as slopes and offsets of four digits tell."""
+    assert {each.name for each in TYPES} == set(SIZES)
+    for each in TYPES:
+        for size, (slopes, printed) in zip(each.sizes, SIZES[each.name], strict=True):
+            if each.name == "priceUpdate":
+                assert (size, printed) == (0.2310, 0.24)
+                continue
+            allowed = HALF_A_DIGIT + 0.00005 * (1 + slopes)
+            assert size == pytest.approx(printed, abs=allowed), each.name
 
 
 def test_sizes_have_the_published_means() -> None:
     assert {each.name for each in TYPES} == set(MEANS)
+    off = {each.name for each in TYPES if round(each.mean_size, 2) != MEANS[each.name]}
+    # One formula and one mean do not agree with the printed sizes: docs/sachs.md.
+    assert off == {"priceUpdate", "productAnnouncement"}
     for each in TYPES:
         assert each.mean_size == pytest.approx(MEANS[each.name], abs=0.0101), each.name
 
@@ -25,38 +56,41 @@ def test_sizes_come_in_the_published_shares_whoever_sends() -> None:
             assert sum(values) == pytest.approx(CYCLE * BYTES * each.mean_size)
 
 
-@pytest.mark.parametrize(
-    ("topology", "messages", "kilobytes"),
-    [
-        (horizontal(100), (37.46, 12.45, 24.55, 25.55), (24.66, 2.41, 49.19, 23.74)),
-        (vertical(45), (14.19, 5.99, 39.09, 40.74), (7.19, 2.25, 61.03, 29.52)),
-    ],
-)
-def test_the_shares_of_delivery_groups_are_the_published_ones(
-    topology: Topology, messages: tuple[float, ...], kilobytes: tuple[float, ...]
-) -> None:
-    found = expected(topology)
+@pytest.mark.parametrize("name", ["horizontal", "vertical"])
+def test_the_shares_of_delivery_groups_are_the_published_ones(name: str) -> None:
+    found = expected(scaled(name, 45))
+    messages, kilobytes = GROUP_SHARES[name]
     assert tuple(round(share, 2) for share in found.group_shares().values()) == messages
-    # The slopes and offsets of the sizes are printed with four digits.
-    assert tuple(found.group_shares(kilobytes=True).values()) == pytest.approx(kilobytes, abs=0.01)
+    shares = found.group_shares(kilobytes=True)
+    assert off_by_a_digit(shares, kilobytes) == OFF[name]
+
+
+OFF: dict[str, set[object]] = {
+    "horizontal": set(),
+    "vertical": set(),
+    "sent": {1},
+    "received": {7},
+}
+"""Shares of kilobytes that the formulas give 0.01 more or less of than is printed.
+
+The slopes and offsets of the sizes are printed with four digits, and leave so much open.
+"""
+
+
+def off_by_a_digit(found: Mapping[Any, float], printed: Sequence[float]) -> set[object]:
+    """Which shares are not the printed ones; those are the next."""
+    assert list(found.values()) == pytest.approx(printed, abs=0.01)
+    return {key for key, share in zip(found, printed, strict=True) if round(found[key], 2) != share}
 
 
 def test_the_shares_of_interactions_are_the_published_ones() -> None:
     found = expected(vertical(45))
-    sent, received = found.interaction_shares()
-    assert [round(share, 2) for share in sent.values()] == [
-        *(32.00, 14.19, 0.35, 11.35, 40.40, 1.00, 0.72)
-    ]
-    assert [round(share, 2) for share in received.values()] == [
-        *(26.48, 13.60, 2.90, 9.39, 33.44, 8.25, 5.94)
-    ]
+    messages, kilobytes = INTERACTION_SHARES
+    for shares, printed in zip(found.interaction_shares(), messages, strict=True):
+        assert tuple(round(share, 2) for share in shares.values()) == printed
     sent, received = found.interaction_shares(kilobytes=True)
-    assert list(sent.values()) == pytest.approx(
-        [17.08, 9.05, 0.02, 8.01, 65.04, 0.39, 0.40], abs=0.01
-    )
-    assert list(received.values()) == pytest.approx(
-        [15.74, 9.55, 0.23, 7.38, 59.91, 3.55, 3.65], abs=0.01
-    )
+    assert off_by_a_digit(sent, kilobytes[0]) == OFF["sent"]
+    assert off_by_a_digit(received, kilobytes[1]) == OFF["received"]
 
 
 def test_the_counts_of_the_vertical_topology_are_the_published_ones() -> None:
@@ -66,10 +100,41 @@ def test_the_counts_of_the_vertical_topology_are_the_published_ones() -> None:
         assert tuple(round(rate * BASE_TIMES_SECONDS / 45, 2) for rate in rates) == counts
 
 
+@pytest.mark.parametrize("topology", [vertical(45), horizontal(45), horizontal(7)])
+def test_messages_a_second_follow_the_published_formulas(topology: Topology) -> None:
+    shops, centres, zeta = topology.supermarkets, topology.centres, topology.offers
+    l1, l2, l3, l4, l5, l6, l7 = topology.rates
+    found = expected(topology)
+    for interaction, sent, received in (
+        (1, 6 * l1 * shops, 6 * l1 * shops),
+        (2, (zeta + 7) * l2 * centres, (2 * zeta + 6) * l2 * centres),
+        (3, l3, l3 * shops),
+        (4, l4 * shops, l4 * shops),
+        (5, l5 * shops, l5 * shops),
+        (6, l6, l6 * shops),
+        (7, l7, l7 * shops),
+    ):
+        assert found.of_interaction(interaction) == pytest.approx((sent, received))
+
+
+def test_rates_at_every_measured_base_are_the_published_ones() -> None:
+    for base, rates in SCENARIO_RATES.items():
+        starts = vertical(base).starts
+        assert {number: round(starts[number - 1], 2) for number in rates} == rates
+
+
 def test_topologies_scale_as_published() -> None:
-    assert (vertical(300).starts[0], vertical(300).starts[4]) == pytest.approx(
-        (228.57, 1731.60), abs=0.01
-    )
+    whole = vertical(45)
+    assert (whole.supermarkets, whole.centres, whole.suppliers) == (10, 2, 5)
+    assert (whole.headquarters, whole.families, whole.offers) == (2, 100, 2.5)
+    assert whole.rates == pytest.approx([45 * rate for rate in VERTICAL_RATES])
+    for base, centres, suppliers, headquarters in ((45, 9, 18, 5), (7, 2, 3, 1), (96, 20, 39, 10)):
+        topology = horizontal(base)
+        assert (topology.supermarkets, topology.families) == (base, base)
+        assert (topology.centres, topology.suppliers) == (centres, suppliers)
+        assert topology.headquarters == headquarters
+        assert topology.offered == 5 / base
+        assert topology.rates == HORIZONTAL_RATES
     for base in (1, 7, 45, 96):
         topology = horizontal(base)
         assert topology.supermarkets == base

@@ -18,6 +18,18 @@ def test_everything_may_go_through_one_topic() -> None:
     assert passes(run(built))
 
 
+def test_a_topic_is_a_fanout_unless_subscribers_get_only_some_of_it() -> None:
+    built = workload(vertical(45), SHORT)
+    assert {exchange.name: exchange.kind for exchange in built.scenario.exchanges} == {
+        "callForOffers": "topic",
+        "priceUpdate": "fanout",
+        "productAnnouncement": "fanout",
+        "creditCardHL": "fanout",
+    }
+    (one,) = workload(vertical(45), SHORT, types=central()).scenario.exchanges
+    assert one.kind == "topic"
+
+
 def test_options_that_cannot_be_are_refused() -> None:
     queue = Delivery(topic=False, persistent=True, transactional=True, durable=True)
     topic = replace(queue, topic=True)

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from simulator.specjms import (
-    TYPES,
     Deployment,
+    MessageType,
     Phases,
     Run,
     Topology,
+    horizontal,
     passes,
     report,
     run,
     vertical,
     workload,
 )
-from tests.simulator.specjms.published import BASE_TIMES_SECONDS, SHORT, VERTICAL_COUNTS
+from tests.simulator.specjms.published import (
+    BASE_TIMES_SECONDS,
+    GROUP_SHARES,
+    HORIZONTAL_RATES,
+    INTERACTION_SHARES,
+    SHORT,
+    VERTICAL_COUNTS,
+    VERTICAL_RATES,
+)
+from tests.simulator.specjms.weighed import Weighed, percent, weighed
 
 
 def test_a_run_has_the_published_counts_within_one_percent(healthy: Run) -> None:
@@ -25,11 +37,51 @@ def test_a_run_has_the_published_counts_within_one_percent(healthy: Run) -> None
         assert list(healthy.counted(interaction)) == pytest.approx(wanted, rel=0.01)
 
 
-def test_a_run_has_the_published_shares_within_one_percent(healthy: Run) -> None:
-    total = sum(healthy.received.values())
-    for group, share in {"a": 14.19, "b": 5.99, "c": 39.09, "d": 40.74}.items():
-        counted = sum(healthy.received[each.name] for each in TYPES if each.group == group)
-        assert 100 * counted / total == pytest.approx(share, rel=0.01)
+def test_a_run_has_the_published_rates_within_one_percent(healthy: Run) -> None:
+    assert_rates(healthy, [45 * rate for rate in VERTICAL_RATES], (10, 2, 1, 10, 10, 1, 1))
+
+
+def assert_rates(done: Run, rates: Sequence[float], locations: Sequence[int]) -> None:
+    started = [done.started[number] / done.seconds for number in done.interactions]
+    wanted = [rate * number for rate, number in zip(rates, locations, strict=True)]
+    assert started == pytest.approx(wanted, rel=0.01)
+
+
+def near(found: tuple[float, ...], printed: tuple[float, ...]) -> bool:
+    """Within 1 % of shares that are printed with two digits after the point."""
+    return all(
+        abs(share - wanted) <= 0.01 * wanted + 0.005
+        for share, wanted in zip(found, printed, strict=True)
+    )
+
+
+def test_a_run_has_the_published_shares_within_one_percent(vertically: Weighed) -> None:
+    done = vertically.run
+    messages, kilobytes = GROUP_SHARES["vertical"]
+    assert near(percent(done.received, group), messages)
+    assert near(percent(vertically.received, group), kilobytes)
+    (sent, received), (sent_kilobytes, received_kilobytes) = INTERACTION_SHARES
+    assert near(percent(done.sent, interaction), sent)
+    assert near(percent(done.received, interaction), received)
+    assert near(percent(vertically.sent, interaction), sent_kilobytes)
+    assert near(percent(vertically.received, interaction), received_kilobytes)
+
+
+def group(type_: MessageType) -> str:
+    return type_.group
+
+
+def interaction(type_: MessageType) -> int:
+    return type_.interaction
+
+
+@pytest.mark.slow
+def test_a_horizontal_run_has_the_published_rates_and_shares_within_one_percent() -> None:
+    found = weighed(workload(horizontal(45)), seed=1)
+    assert_rates(found.run, HORIZONTAL_RATES, (45, 9, 1, 45, 45, 1, 1))
+    messages, kilobytes = GROUP_SHARES["horizontal"]
+    assert near(percent(found.run.received, group), messages)
+    assert near(percent(found.received, group), kilobytes)
 
 
 def test_an_interaction_takes_as_long_as_its_messages_one_after_the_other(healthy: Run) -> None:
