@@ -123,6 +123,7 @@ def run() -> dict[str, Any]:
             "provisioned": two / 1000,
             "ratio": two / one,
             "wanted": [1.9, 2.0],
+            # To the two digits that the source's figures have.
             "met": 1.9 <= round(two / one, 2) <= 2.0,
         },
         "controllers": {
