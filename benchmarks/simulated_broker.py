@@ -380,7 +380,7 @@ def draw(*groups: list[dict[str, Any]]) -> None:
         axes.set_title(f"{way}: dots measured, lines simulated")
         axes.set_xlabel("prefetch")
         axes.set_ylabel("arrivals (msg/s)")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.35 * max(p["measured"] for p in rates))  # room for the legend
         axes.legend(fontsize=8, frameon=False)
     for axes, points, title in (
         (grid[1][0], latencies, "median latency at a load of 30 %"),
