@@ -15,6 +15,7 @@ scenarios, among those with which no published BASE is an overload.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from functools import cache
 from math import exp, log
 
 import numpy as np
@@ -93,6 +94,7 @@ def times(demands: Demands, case: Case, base: int) -> dict[int, float]:
     return found
 
 
+@cache
 def fitted() -> Demands:
     """The demands that fit the lower BASE best."""
 
