@@ -9,6 +9,7 @@ from controlmq.errors import InputError
 from simulator import checks
 from simulator.consumers import Consumer
 from simulator.duration import LONGEST
+from simulator.knobs import fastest, rate_factor, service_time, stretch
 from simulator.workload import SHORTEST_INTERVAL, Publishers
 
 METRICS = {
@@ -30,9 +31,6 @@ METRICS = {
 CONSUMER_ACTIONS = ("add-consumer", "remove-consumer", "set-prefetch", "set-service-time")
 PUBLISHER_ACTIONS = ("add-publishers", "remove-publishers", "set-publish-rate")
 VALUE_ACTIONS = ("set-prefetch", "set-service-time", "set-publish-rate")
-
-SLOWEST = 0.001
-"""Of the scenario's rate. Publishers that are to send nothing are paused or removed."""
 
 
 @dataclass(frozen=True)
@@ -125,34 +123,3 @@ class Rule:
     def holds(self, value: float) -> bool:
         """Whether the metric is beyond the threshold."""
         return value > self.threshold if self.above is not None else value < self.threshold
-
-
-def service_time(key: str, value: object) -> float:
-    """``value`` as the mean of seconds that work can be made to take."""
-    mean = above_zero(key, value)
-    if mean > LONGEST:
-        raise InputError(f"{key} is {mean:g} seconds; give at most {LONGEST:g}.")
-    return mean
-
-
-def stretch(consumer: Consumer, mean: float) -> float:
-    """By what a consumer's work is stretched to take ``mean`` seconds on average."""
-    if consumer.work.mean == 0:
-        raise InputError(
-            f"the work of {consumer.name!r} takes no time and cannot be stretched; "
-            "give it a mean above 0 in the scenario."
-        )
-    return mean / consumer.work.mean
-
-
-def rate_factor(key: str, value: object, most: float) -> float:
-    """``value`` as a multiple of the rate at which publishers send."""
-    factor = finite(key, value)
-    if not SLOWEST <= factor <= most:
-        raise InputError(f"{key} is {factor:g}; give {SLOWEST:g} to {most:g}.")
-    return factor
-
-
-def fastest(group: Publishers) -> float:
-    """The most by which the rate of publishers can be multiplied."""
-    return group.every.mean / SHORTEST_INTERVAL

@@ -12,9 +12,9 @@ from controlmq.errors import InputError
 from simulator.adaptation import Adaptation
 from simulator.consumers import Consumer
 from simulator.engine import FINISHED, STANDING_STILL, run_until
+from simulator.knobs import fastest, rate_factor, service_time, stretch
 from simulator.layout import Layout, new_state
 from simulator.messages import with_room
-from simulator.rules import fastest, rate_factor, service_time, stretch
 from simulator.scenario import Scenario
 from simulator.state import State
 from simulator.workload import Publishers
