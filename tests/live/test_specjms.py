@@ -129,15 +129,19 @@ def started(broker: Broker, url: str, stderr: int = subprocess.PIPE) -> subproce
     return process
 
 
-def test_ctrl_c_leaves_nothing_behind(broker: Broker) -> None:
-    process = started(broker, broker.url)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of its processes
-    out, said = process.communicate(timeout=60)
+def assert_stopped(process: subprocess.Popen[str], out: str, said: str, broker: Broker) -> None:
     assert process.returncode == 130, said
     assert "stopped." in said
     assert "Traceback" not in said
     assert out == ""
     wait_until(lambda: not left_behind(broker), "queues and exchanges are deleted")
+
+
+def test_ctrl_c_leaves_nothing_behind(broker: Broker) -> None:
+    process = started(broker, broker.url)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of its processes
+    out, said = process.communicate(timeout=60)
+    assert_stopped(process, out, said, broker)
 
 
 def test_a_terminal_shows_what_is_counted_until_ctrl_c(broker: Broker) -> None:
@@ -154,11 +158,7 @@ def test_a_terminal_shows_what_is_counted_until_ctrl_c(broker: Broker) -> None:
     os.close(ours)
     said = shown.decode()
     out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "stopped." in said
-    assert "Traceback" not in said
-    assert out == ""
-    wait_until(lambda: not left_behind(broker), "queues and exchanges are deleted")
+    assert_stopped(process, out, said, broker)
 
 
 def test_a_connection_that_is_lost_ends_the_run_with_one_sentence(
