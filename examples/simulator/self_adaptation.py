@@ -111,6 +111,8 @@ def draw(found: dict[str, Outcome], path: Path) -> None:
     """Messages waiting and workers over time: a colour for the rules, dashes for a controller."""
     from matplotlib.figure import Figure
 
+    from controlmq.cli.drawing import svg
+
     figure = Figure(figsize=(8.0, 5.5), layout="constrained")
     lengths, consumers = figure.subplots(2, 1, sharex=True)
     seconds = range(1, SECONDS + 1)
@@ -126,7 +128,7 @@ def draw(found: dict[str, Outcome], path: Path) -> None:
     lengths.legend(title="adapted by", fontsize="small", ncols=2)
     consumers.set_ylabel("workers")
     consumers.set_xlabel("seconds; shaded: the surge")
-    figure.savefig(path)
+    path.write_text(svg(figure), encoding="utf-8")
 
 
 def main(folder: Path = HERE) -> None:

@@ -37,6 +37,8 @@ def main(folder: Path = HERE, seconds: float = 500.0, replications: int = 5) -> 
     """Run, print and draw."""
     from matplotlib.figure import Figure
 
+    from controlmq.cli.drawing import svg
+
     figure = Figure(figsize=(9.0, 3.2), layout="constrained")
     table = Table(title="seconds in both pools: theory, simulated")
     for column in ("", "", "q = 0.99", "", "q = 0.88", ""):
@@ -59,7 +61,8 @@ def main(folder: Path = HERE, seconds: float = 500.0, replications: int = 5) -> 
     panels[0].set_ylabel("W (seconds)")
     panels[0].legend(fontsize="small")
     Console().print(table)
-    figure.savefig(folder / "visibility-sweeps.svg")
+    path = folder / "visibility-sweeps.svg"
+    path.write_text(svg(figure), encoding="utf-8")
 
 
 if __name__ == "__main__":
