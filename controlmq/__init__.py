@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from controlmq.clients.pika.wrap import unwrap, wrap
     from controlmq.controllers import PI, PID, Limits, P
     from controlmq.design import design_controller
     from controlmq.errors import ControlmqError, InputError
     from controlmq.gains import Gains
     from controlmq.loop import Loop, Sample, Step, Transition
     from controlmq.model import ArxModel
-    from controlmq.rabbitmq import unwrap, wrap
     from controlmq.schedule import Profile, Schedule
     from controlmq.traces import TraceWriter, read_transitions
     from controlmq.tuning import Tuning
@@ -42,8 +42,8 @@ _HOMES = {
     "Tuning": "controlmq.tuning",
     "design_controller": "controlmq.design",
     "read_transitions": "controlmq.traces",
-    "unwrap": "controlmq.rabbitmq",
-    "wrap": "controlmq.rabbitmq",
+    "unwrap": "controlmq.clients.pika.wrap",
+    "wrap": "controlmq.clients.pika.wrap",
 }
 
 __all__ = [

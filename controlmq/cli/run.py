@@ -103,11 +103,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def controller_of(arguments: argparse.Namespace) -> ControllerSpec | None:
     """What was asked for; for a goal alone, the law that needs no model."""
-    from controlmq.rabbitmq.consumer import MAX_HELD
+    from controlmq.consumer.consumer import DEFAULT_MAX_HELD
 
     if arguments.goal is None:
         return None
-    limits = limits_of(arguments) or Limits(LOWEST_PREFETCH, MAX_HELD)
+    limits = limits_of(arguments) or Limits(LOWEST_PREFETCH, DEFAULT_MAX_HELD)
     return arguments.controller or arguments.model or Unmodelled(limits)
 
 

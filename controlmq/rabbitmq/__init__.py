@@ -1,6 +1,5 @@
-"""The RabbitMQ side: pika channels whose consumers hold their goals."""
+"""The RabbitMQ side, under the name it had."""
 
-from controlmq.rabbitmq.consumer import Consumer
-from controlmq.rabbitmq.wrap import unwrap, wrap
+from controlmq.clients.pika.wrap import unwrap, wrap
 
-__all__ = ["Consumer", "unwrap", "wrap"]
+__all__ = ["unwrap", "wrap"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from controlmq.clients.pika.wrap import wrap
 from controlmq.loop import Step
 from controlmq.rabbitmq.connecting import check_queue, connection_to
 from controlmq.rabbitmq.handling import Handler, Handling
 from controlmq.rabbitmq.stopping import Stop, signals
-from controlmq.rabbitmq.wrap import wrap
 
 LOOK = 0.1
 """Seconds between looks at whether to stop while no message comes."""

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Callable
 
 import pytest
+from controlmq.rabbitmq.sensors import Sensors
 
 from controlmq.loop import Sample
-from controlmq.rabbitmq.sensors import Sensors
 
 TURNAROUND = 0.012
 WORK = 0.001

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from controlmq.controllers import OpenLoop
 from controlmq.rabbitmq.consumer import ENOUGH, USED, Consumer
 from controlmq.rabbitmq.settings import Settings
+
+from controlmq.controllers import OpenLoop
 
 TURNAROUND, WORK = 0.012, 0.001
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
 from controlmq.rabbitmq.lanes import Held, Lane
 from controlmq.rabbitmq.ledger import Ack, Ledger
 from controlmq.rabbitmq.window import Cancel, Open, Window
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 MAX_HELD = 30
 MAX_HOLD = 2.0

@@ -8,11 +8,11 @@ import pika
 import pika.exceptions
 import pytest
 
+from controlmq.clients.runner import clock
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step
 from controlmq.rabbitmq import wrap
-from controlmq.rabbitmq.acknowledgements import clock
 from tests.live.handled import Handled, assert_empty
 from tests.live.restless import LANES, changing
 from tests.testbed import Broker, wait_until
@@ -308,7 +308,7 @@ def test_the_clock_is_looked_at_on_every_ack(
     consumer = channel.adaptive_consumers[tag]
     for answer in (channel.basic_ack, channel.basic_nack, channel.basic_reject):
         told = len(steps)
-        wait_until(lambda: clock() >= consumer.next_tick, "a step is due")
+        wait_until(lambda: clock() >= consumer.plant.next_sample, "a step is due")
         answer(tags.pop())
         assert len(steps) == told + 1
 
@@ -440,10 +440,10 @@ def test_no_controller_leaves_its_limits(broker: Broker, queue: DeclareQueue) ->
             lambda: seen == 300 and consumer.prefetch == 10,
             "all were handled, and the limit is reached",
         )
-        assert consumer.window.granted <= 10
+        assert consumer.plant.window.granted <= 10
         process_until(connection, lambda: consumer.last.sample.prefetch == 10, "a step later")
         assert consumer.prefetch == 10
-        assert consumer.window.granted <= 10
+        assert consumer.plant.window.granted <= 10
 
 
 def test_the_generator_notices_a_dry_queue(broker: Broker, queue: DeclareQueue) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pika
 import pytest
 
+from controlmq.consumer.consumer import DEFAULT_MAX_HELD as MAX_HELD
 from controlmq.controllers import Limits
 from controlmq.rabbitmq import wrap
-from controlmq.rabbitmq.consumer import MAX_HELD
 from tests.live.handled import Handled, assert_empty
 from tests.live.plain_consumer import PLAIN_CONSUMER
 from tests.live.restless import LANES, changing
@@ -52,7 +52,7 @@ def test_a_single_active_queue_is_found_out(
             broker, name, 1500, goal=100, controller=changing(9), interval=0.02, prefetch=4
         )
     handled.assert_each_once_in_order(1500)
-    assert consumer.shape == "single"
+    assert consumer.plant.kind == "single"
     assert [record.message for record in caplog.records if "one consumer" in record.message]
     assert_empty(broker, name)
 
@@ -67,7 +67,7 @@ def test_one_subscription_is_shaped_by_held_acks_alone(
         broker, name, 600, **LANES, limits=Limits(0.1, 20), window="single"
     )
     handled.assert_each_once_in_order(600)
-    assert consumer.shape == "single"
+    assert consumer.plant.kind == "single"
     assert_empty(broker, name)
 
 
@@ -77,7 +77,7 @@ def test_an_exclusive_consumer(broker: Broker, queue_name: str) -> None:
         broker, queue_name, 400, **LANES, limits=Limits(0.1, 20), exclusive=True
     )
     handled.assert_each_once_in_order(400)
-    assert consumer.shape == "single"
+    assert consumer.plant.kind == "single"
 
 
 def test_an_exclusive_consumer_without_limits_still_has_room_to_grow(
@@ -116,7 +116,7 @@ def test_a_stream_is_found_out_by_its_first_message(broker: Broker, queue: Decla
     fill(broker.parameters, name, 300)
     handled, consumer = handle_all(broker, name, 300, {"x-stream-offset": "first"}, **LANES)
     assert handled.numbers == list(range(300))
-    assert consumer.shape == "single"
+    assert consumer.plant.kind == "single"
 
 
 def test_a_standby_takes_over_a_single_active_queue(broker: Broker, queue: DeclareQueue) -> None:

@@ -90,7 +90,9 @@ def test_after_unwrapping_nobody_is_told_of_steps(
     # Neither of these is what the one subscription has, so the window stays.
     for prefetch in (3, 8):
         unwrap(channel, prefetch)
-        told, tick = len(steps), consumer.next_tick
-        process_until(connection, lambda tick=tick: consumer.next_tick > tick, "the clock went on")
+        told, tick = len(steps), consumer.plant.next_sample
+        process_until(
+            connection, lambda tick=tick: consumer.plant.next_sample > tick, "the clock went on"
+        )
         assert len(steps) == told
     process_until(connection, lambda: len(tags) == 8, "eight came")

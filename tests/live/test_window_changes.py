@@ -15,8 +15,9 @@ from typing import Any
 import pika
 import pytest
 
+from controlmq.clients.controlled import ControlledConsumer as Consumer
+from controlmq.clients.pika.wrap import wrap
 from controlmq.loop import Sample
-from controlmq.rabbitmq import Consumer, wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.restless import LANES
 from tests.testbed import Broker
@@ -53,7 +54,7 @@ class RandomWindow:
 
     def __call__(self, sample: Sample, goal: float) -> float:
         assert self.consumer is not None
-        window = self.consumer.window
+        window = self.consumer.plant.window
         self.check()
         self.granted = window.granted
         self.changes += 1
@@ -63,7 +64,7 @@ class RandomWindow:
     def check(self) -> None:
         """Granted and in flight are within the target, or what was granted when it dropped."""
         assert self.consumer is not None
-        window = self.consumer.window
+        window = self.consumer.plant.window
         bound = max(math.ceil(window.target), self.granted)
         for name, value in (("granted", window.granted), ("in flight", self.consumer.in_flight)):
             if value > bound:
@@ -192,7 +193,7 @@ def test_a_thousand_changes_lose_requeue_and_overdeliver_nothing(
 
         tag = channel.basic_consume(name, on_message)
         controller.consumer = channel.adaptive_consumers[tag]
-        controller.granted = controller.consumer.window.granted
+        controller.granted = controller.consumer.plant.window.granted
         while published is None or handlers.acked < published:
             connection.process_data_events(time_limit=0.05)
             if controller.changes >= CHANGES and published is None:
@@ -219,7 +220,7 @@ def test_the_limit_is_never_set_for_all_consumers_at_once(
         channel = wrap(
             connection.channel(),
             **LANES,
-            on_step=lambda _step: granted.append(consumer.window.granted),
+            on_step=lambda _step: granted.append(consumer.plant.window.granted),
         )
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
@@ -267,7 +268,7 @@ def test_lanes_are_what_the_window_says(
 
         after(2, in_flight=2, prefetch=2)
         after(7, in_flight=7, prefetch=7)
-        consumer.window.linger = 0
+        consumer.plant.plan.linger = 0
         # All slots are occupied by messages in handlers, so the second lane can go at once.
         after(2, in_flight=7, prefetch=2)
         for delivery_tag in unacked[:7]:

@@ -115,7 +115,7 @@ def test_cancelling_several_lanes_requeues_nothing(
                 consumer.prefetch = 1
                 for tag in tags[1:]:
                     channel.basic_ack(tag)
-                assert len(consumer.window.subscribed) == 3
+                assert len(consumer.plant.window.subscribed) == 3
                 assert consumer.held == 5
                 channel.basic_cancel("mine", callback=on_cancelled)
 
@@ -207,7 +207,7 @@ def test_the_limit_is_never_set_for_all_consumers_at_once(
         def program(channel: Any, done: Callable[[], None]) -> None:
             def on_step(_step: Any) -> None:
                 (consumer,) = channel.adaptive_consumers.values()
-                granted.append(consumer.window.granted)
+                granted.append(consumer.plant.window.granted)
                 if len(granted) >= 12 and max(granted) > 2 and len(handled.numbers) == 300:
                     done()
 

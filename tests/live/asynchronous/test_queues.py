@@ -72,7 +72,7 @@ def test_queues_that_are_not_shared_or_not_for_long(
             numbers.append(int(body))
             channel.basic_ack(method.delivery_tag)
             if len(numbers) == 1500:
-                shapes.append(channel.adaptive_consumers["mine"].shape)
+                shapes.append(channel.adaptive_consumers["mine"].plant.kind)
                 done()
 
         channel.basic_consume(name, on_message, consumer_tag="mine", **how)

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
-Route = TypeVar("Route")
+from controlmq.consumer.lanes import Lane
 
 
 class Ack(NamedTuple):
-    """One acknowledgement on the wire."""
+    """One acknowledgement frame."""
 
     tag: int
     multiple: bool
 
 
-class Ledger(Generic[Route]):
+class Ledger:
     """Delivery tags that the user has not acknowledged, and the fewest frames to do it with.
 
-    ``unacked`` maps the tags of delivered messages to where they came from, in ascending
-    order; ``fetched`` has the tags that ``basic_get`` brought, which belong to no lane.
+    ``unacked`` maps the tags of delivered messages to their lanes, in ascending order;
+    ``fetched`` has the tags that ``basic_get`` brought, which belong to no lane.
     """
 
     def __init__(self) -> None:
-        self.unacked: dict[int, Route] = {}
+        self.unacked: dict[int, Lane] = {}
         self.fetched: set[int] = set()
         self.whole: bool | None = None
-        """Whether every tag of the channel is in these books: not if it had messages out when
-        it was wrapped. None before the first."""
+        """Whether every tag of the channel is in these books: not if messages were out when
+        the channel was wrapped. None before the first message."""
 
     def saw(self, tag: int) -> None:
-        """A delivery or fetch; the first tells whether the channel was new."""
+        """Note a delivery or fetch; the first one tells whether the channel was new."""
         if self.whole is None:
             self.whole = tag == 1
 
@@ -52,22 +52,21 @@ class Ledger(Generic[Route]):
         """Tags of ``basic_get`` up to ``tag``; 0 stands for all."""
         return sorted(fetched for fetched in self.fetched if tag == 0 or fetched <= tag)
 
-    def acks(self, tags: list[int], held: Callable[[], Iterable[int]]) -> list[Ack]:
+    def frames(self, tags: list[int], held: Iterable[int]) -> list[Ack]:
         """The frames that acknowledge ``tags`` and no other.
 
         All tags below the oldest that must stay (unacknowledged, fetched or ``held``) go as
         one frame with ``multiple=True``.
         """
-        if len(tags) == 1:
-            return [Ack(tags[0], False)]
         tags.sort()
         if not self.whole:
-            # A frame for several would take along messages that nobody told us of.
+            # A frame for several would also acknowledge messages that are not in our books.
             return [Ack(tag, False) for tag in tags]
+        beyond = tags[-1] + 1
         first = min(
-            next(iter(self.unacked), tags[-1] + 1),
-            min(self.fetched, default=tags[-1] + 1),
-            min(held(), default=tags[-1] + 1),
+            next(iter(self.unacked), beyond),
+            min(self.fetched, default=beyond),
+            min(held, default=beyond),
         )
         together = [tag for tag in tags if tag < first]
         if len(together) < 2:

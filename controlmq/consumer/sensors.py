@@ -1,16 +1,15 @@
-"""Sensors of a live consumer: what one interval looked like, for next to nothing per message.
+"""Sensors of a live consumer: what one interval looked like, for very little work per message.
 
 Times come from counts: the area under a count over time, divided by the messages that
 passed, is the mean time each of them stayed (Little's law), so no message carries a stamp.
 
-Starvation is told by slots. A slot goes to the broker with an ack and comes back with a
+Starvation is detected from slots. A slot goes to the broker with an ack and comes back with a
 message; matched first in, first out, that takes one turnaround: the round trip and the
 broker's work while the queue has messages, longer once it runs dry. A slot out for longer
 than usual while the consumer waits is overdue. A slow network, a busy broker or a machine that
 takes the processor away make slots overdue too, but a queue with messages soon fills them all.
-So waiting counts as starvation only once some slot or other has been overdue for long, without
-a moment when all were in time. The same goes for a program that lets its connection wait while
-it does something else.
+So a consumer counts as starved once at least one slot has been continuously overdue for a
+while. The same holds for a program that lets its connection wait while it does something else.
 """
 
 from __future__ import annotations
@@ -20,47 +19,48 @@ from collections import deque
 
 from controlmq.loop import Sample
 
-WAITING = 0.001
+WAITING_AFTER_SECONDS = 0.001
 """Seconds without a delivery from which the consumer counts as waiting for one; shorter gaps
 are its own work between two messages of one batch."""
 
-LATE = 0.25
+LATE_SHARE = 0.25
 """Share of a turnaround by which a message may be late before its slot is overdue."""
 
-LATE_FLOOR = 0.002
+LATE_SECONDS = 0.002
 """Seconds a message may be late in any case."""
 
-LONG = 4.0
+STARVED_AFTER_TURNAROUNDS = 4.0
 """Turnarounds for which slots must have been overdue at least."""
 
-MUCH = 0.2
-"""Share of an interval for which slots must have been overdue, too. Stolen processor time was
-seen to make spells of up to 0.2 s; a queue that gives less than the window takes makes longer
-ones, for its slots are overdue all the time. The price: the interval in which a queue runs dry
-may count as limited by the window, a fifth too low, and so do pauses between quick bursts."""
+STARVED_AFTER_INTERVALS = 0.2
+"""Share of an interval for which slots must have been overdue, too. Processor time taken by
+other programs was seen to make spells of up to 0.2 s; a queue that gives less than the window
+takes makes longer ones, because its slots are overdue all the time. The price: the interval in
+which a queue runs dry may count as limited by the window, a fifth too low, and so do pauses
+between quick bursts."""
 
-FIRST_TURNAROUND = 0.5
+FIRST_TURNAROUND_SECONDS = 0.5
 """Seconds to wait for a first message before the queue counts as dry."""
 
-LONGEST = 1.3
-"""Intervals. One that a busy machine or a long handler drew out further is not a step of one."""
+LONGEST_STEP_INTERVALS = 1.3
+"""Intervals. One that a busy machine or a long handler drew out further is not one step."""
 
-SPAN = 10.0
+SPAN_SECONDS = 10.0
 """Seconds over which one lowest turnaround is taken."""
 
-SPANS = 6
-"""Spans that are remembered: a turnaround that has grown is believed after a minute."""
+SPANS_REMEMBERED = 6
+"""A turnaround that has grown is believed after this many spans."""
 
 SPAN_MESSAGES = 100
-"""A span does not end before so many were waited for: a dry queue teaches nothing."""
+"""A span does not end before this many messages were waited for: a dry queue shows nothing."""
 
 
 class Turnaround:
     """The usual time from a slot's release to its next message: the lowest of the last minute."""
 
     def __init__(self) -> None:
-        self.usual = FIRST_TURNAROUND
-        self._spans: deque[float] = deque(maxlen=SPANS)
+        self.usual = FIRST_TURNAROUND_SECONDS
+        self._spans: deque[float] = deque(maxlen=SPANS_REMEMBERED)
         self._lowest = math.inf
         self._count = 0
         self._since = -math.inf
@@ -68,7 +68,7 @@ class Turnaround:
     @property
     def late_after(self) -> float:
         """Seconds after its release from which a slot is overdue."""
-        return self.usual * (1 + LATE) + LATE_FLOOR
+        return self.usual * (1 + LATE_SHARE) + LATE_SECONDS
 
     def measured(self, seconds: float, now: float) -> None:
         """A message that the consumer waited for came ``seconds`` after its slot's release."""
@@ -78,14 +78,18 @@ class Turnaround:
         if self._count == 0:
             self._since = now
         self._count += 1
-        if self._count >= SPAN_MESSAGES and now - self._since >= SPAN:
+        if self._count >= SPAN_MESSAGES and now - self._since >= SPAN_SECONDS:
             self._spans.append(self._lowest)
             self.usual = min(self._spans)
             self._lowest, self._count = math.inf, 0
 
 
 class Sensors:
-    """Counts one consumer's deliveries, acks and slots, and makes a sample of each interval."""
+    """Counts one consumer's deliveries, acks and slots, and makes a sample of each interval.
+
+    ``slot_seconds`` and ``acks`` are those of the interval closed last: open slots added up over
+    time, and acks given by handlers.
+    """
 
     def __init__(self, now: float, interval: float) -> None:
         self.nominal_interval = interval
@@ -93,20 +97,24 @@ class Sensors:
         self.active_at = now
         """When the last delivery was done with; only from then on is the consumer waiting."""
         self.turnaround = Turnaround()
+        self.slot_seconds = 0.0
+        self.acks = 0
         self._slots: deque[float] = deque()
+        self._open = 0
         self._in_handler = 0
         self._held = 0
         self._changed_at = now
+        self._open_area = 0.0
         self._handler_area = 0.0
         self._held_area = 0.0
         self._left_behind = 0
         self._handled = 0
         self._starved = 0.0
-        self._spell_from: float | None = None
+        self._overdue_from: float | None = None
         """Since when there has always been an overdue slot, as far as seen."""
-        self._spell_to = now
-        self._doubt = 0.0
-        """Seconds of the spell in this interval, before it is known to be starvation."""
+        self._overdue_to = now
+        self._overdue_seconds = 0.0
+        """Seconds of that in this interval, before it is known to be starvation."""
         self._interval_from = now
         self._number = -1
         self._before = 0
@@ -116,44 +124,53 @@ class Sensors:
         """Messages delivered since the start."""
         return self._before + self.arrivals
 
-    def delivered(self, now: float, buffered: int) -> bool:
-        """A message is handed over, ``buffered`` more wait; whether it was waited for."""
+    def delivered(self, now: float, buffered: int) -> None:
+        """A message is handed over, and ``buffered`` more wait behind it."""
         self.arrivals += 1
         self._left_behind += buffered
-        self._handler_area += self._in_handler * (now - self._changed_at)
-        self._held_area += self._held * (now - self._changed_at)
+        elapsed = now - self._changed_at
         self._changed_at = now
+        self._open_area += self._open * elapsed
+        self._handler_area += self._in_handler * elapsed
+        self._held_area += self._held * elapsed
         self._in_handler += 1
         released = self._slots.popleft() if self._slots else now
-        if now - self.active_at > WAITING:
+        if now - self.active_at > WAITING_AFTER_SECONDS:
             self._waited(released, now)
             self.turnaround.measured(now - released, now)
-            return True
-        return False
 
-    def settled(self, now: float, count: int = 1) -> None:
-        """The handler acknowledged or rejected ``count`` messages."""
-        self._handler_area += self._in_handler * (now - self._changed_at)
-        self._held_area += self._held * (now - self._changed_at)
+    def settled(self, now: float) -> None:
+        """The handler acknowledged or rejected a message: its slot is no longer open."""
+        elapsed = now - self._changed_at
         self._changed_at = now
-        self._in_handler -= count
-        self._handled += count
+        self._open_area += self._open * elapsed
+        self._handler_area += self._in_handler * elapsed
+        self._held_area += self._held * elapsed
+        self._in_handler -= 1
+        self._open -= 1
+        self._handled += 1
 
-    def holding(self, held: int, now: float) -> None:
-        """So many acks are held from now on."""
-        self._handler_area += self._in_handler * (now - self._changed_at)
-        self._held_area += self._held * (now - self._changed_at)
-        self._changed_at = now
+    def released(self, slots: int, held: int, now: float) -> None:
+        """``slots`` more are open from now on, and ``held`` acks are held."""
+        elapsed = now - self._changed_at
+        if elapsed:
+            self._changed_at = now
+            self._open_area += self._open * elapsed
+            self._handler_area += self._in_handler * elapsed
+            self._held_area += self._held * elapsed
         self._held = held
+        if slots == 1:
+            self._slots.append(now)
+        else:
+            self._slots.extend([now] * slots)
+        self._open += slots
 
-    def released(self, slots: int, now: float) -> None:
-        """The broker may fill so many more slots from now on."""
-        self._slots.extend([now] * slots)
-
-    def withdrawn(self, slots: int) -> None:
-        """So many slots will not be filled: their lane is gone."""
+    def withdrawn(self, slots: int, now: float) -> None:
+        """``slots`` will not be filled because their lane is gone."""
+        self.released(0, self._held, now)
         for _ in range(min(slots, len(self._slots))):
             self._slots.pop()
+        self._open -= slots
 
     def dry_since(self, now: float) -> float | None:
         """Since when a slot has been overdue while we wait for messages; None if none is."""
@@ -163,15 +180,15 @@ class Sensors:
         return since if now > since else None
 
     def close(self, now: float, prefetch: float) -> Sample:
-        """Close the interval."""
-        if self._slots and now - self.active_at > WAITING:
+        """The interval that ends now."""
+        if self._slots and now - self.active_at > WAITING_AFTER_SECONDS:
             self._waited(self._slots[0], now)
-        self.holding(self._held, now)
+        self.released(0, self._held, now)
         interval = max(now - self._interval_from, 1e-9)
-        # An interval that was drawn out leaves a gap in the numbers, so that nobody takes what was
-        # counted over more than one for a step of one.
+        # An interval that was drawn out leaves a gap in the numbers, so that what was counted
+        # over more than one interval is not taken for one step.
         length = interval / self.nominal_interval
-        self._number += 1 if length <= LONGEST else max(2, round(length))
+        self._number += 1 if length <= LONGEST_STEP_INTERVALS else max(2, round(length))
         buffered = self._left_behind / self.arrivals if self.arrivals else 0.0
         sample = Sample(
             number=self._number,
@@ -185,10 +202,11 @@ class Sensors:
             buffer_time=buffered * interval / self.arrivals if self.arrivals else 0.0,
             held=self._held_area / interval,
         )
+        self.slot_seconds, self.acks = self._open_area, self._handled
         self._before += self.arrivals
         self.arrivals = self._handled = self._left_behind = 0
-        self._handler_area = self._held_area = 0.0
-        self._starved = self._doubt = 0.0
+        self._open_area = self._handler_area = self._held_area = 0.0
+        self._starved = self._overdue_seconds = 0.0
         self._interval_from = now
         return sample
 
@@ -196,16 +214,19 @@ class Sensors:
         """The consumer waited until now, for the slot released then and perhaps for others."""
         late_from = released + self.turnaround.late_after
         overdue_from = max(late_from, self.active_at)
-        if late_from >= self._spell_to or overdue_from >= now:
-            self._spell_from = None
-            self._doubt = 0.0
+        if late_from >= self._overdue_to or overdue_from >= now:
+            self._overdue_from = None
+            self._overdue_seconds = 0.0
         if overdue_from >= now:
             return
-        if self._spell_from is None:
-            self._spell_from = overdue_from
-        self._spell_to = now
-        self._doubt += now - max(overdue_from, self._interval_from)
-        long = max(LONG * self.turnaround.usual, MUCH * self.nominal_interval)
-        if now - self._spell_from > long:
-            self._starved += self._doubt
-            self._doubt = 0.0
+        if self._overdue_from is None:
+            self._overdue_from = overdue_from
+        self._overdue_to = now
+        self._overdue_seconds += now - max(overdue_from, self._interval_from)
+        enough = max(
+            STARVED_AFTER_TURNAROUNDS * self.turnaround.usual,
+            STARVED_AFTER_INTERVALS * self.nominal_interval,
+        )
+        if now - self._overdue_from > enough:
+            self._starved += self._overdue_seconds
+            self._overdue_seconds = 0.0

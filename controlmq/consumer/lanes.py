@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from controlmq.consumer.consumer import Consumer
 
 
 class Held(NamedTuple):
-    """An acknowledgement that the handler gave and that is kept back, since when (seconds)."""
+    """An acknowledgement that the handler gave and that is held, since when (seconds)."""
 
     tag: int
     lane: Lane
@@ -22,12 +25,13 @@ class Lane:
     ``received`` counts messages delivered to us and ``settled`` those whose ack, nack or
     reject is on the wire, both since the lane was opened. A lane that is ``retiring`` keeps
     the acks of its messages in ``kept`` until all its slots are occupied: then nothing can be
-    on the way to it, and cancelling it requeues nothing. A ``cancelled`` lane gets no more
-    messages and counts for what it still has unacknowledged.
+    on its way to the lane, and cancelling it requeues nothing. A ``cancelled`` lane gets no
+    more messages and counts for what it still has unacknowledged.
     """
 
     tag: str
     size: int
+    consumer: Consumer
     received: int = 0
     settled: int = 0
     retiring: bool = False
@@ -41,19 +45,19 @@ class Lane:
 
     @property
     def saturated(self) -> bool:
-        """Whether all slots are occupied by messages we have: none can be on the way."""
+        """Whether we have a message in every slot, so that none can be on its way."""
         return self.received - self.settled == self.size
 
 
-def lanes_within(lanes: Sequence[Lane], surplus: int) -> list[Lane]:
-    """Few lanes that together are not larger than ``surplus``.
+def lanes_within(lanes: Sequence[Lane], slots: int) -> list[Lane]:
+    """A few lanes that together have at most ``slots``.
 
     The largest that fit are chosen first, and of equal ones the youngest, so that the first
-    lane, which bears the user's tag, tends to stay.
+    lane, which has the user's tag, tends to stay.
     """
     youngest_first = lanes[::-1]
     largest_first = sorted(youngest_first, key=lambda lane: lane.size, reverse=True)
-    return first_within(largest_first, surplus)
+    return first_within(largest_first, slots)
 
 
 def first_within(lanes: Sequence[Lane], slots: int) -> list[Lane]:

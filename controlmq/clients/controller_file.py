@@ -1,4 +1,4 @@
-"""Following a model or controller file: what a new identification wrote reaches the consumer."""
+"""Following a model or controller file, so that a new identification reaches the consumer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from controlmq.loop import Controller
 log = logging.getLogger("controlmq")
 
 
-class ModelFile:
+class ControllerFile:
     """The file that a controller comes from, and whether it was written since.
 
-    ``read`` makes the controller of what the file holds now. A file that is gone or makes no
-    controller is said once in the log, and the controller in force goes on; so it does until
-    the file changes again.
+    ``read`` makes the controller of what the file holds now. A missing or invalid file is
+    logged once, and the controller in force goes on until the file changes again.
     """
 
     def __init__(self, path: str | os.PathLike[str], read: Callable[[], Controller]) -> None:

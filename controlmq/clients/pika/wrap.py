@@ -9,13 +9,16 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.channel import Channel
 
 from controlmq.checks import above_zero
+from controlmq.clients.pika import private
+from controlmq.clients.pika.asynchronous import AdaptiveChannel
+from controlmq.clients.pika.blocking import AdaptiveBlockingChannel
+from controlmq.clients.pika.channel import AdaptivePikaChannel
+from controlmq.clients.settings import ModelSpec, Settings
+from controlmq.consumer.consumer import WindowChoice
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec
 from controlmq.errors import InputError
 from controlmq.loop import Step, Transition
-from controlmq.rabbitmq.asynchronous import AdaptiveChannel
-from controlmq.rabbitmq.blocking import AdaptiveBlockingChannel
-from controlmq.rabbitmq.settings import ModelSpec, Settings, WindowChoice
 
 
 def wrap(
@@ -58,7 +61,7 @@ def wrap(
     step of the loop; ``group`` names the consumer in a trace, by default as its queue. A
     controller, a recorder or an ``on_step`` that fails does not stop the consumer.
     """
-    if isinstance(channel, AdaptiveBlockingChannel | AdaptiveChannel):
+    if isinstance(channel, AdaptivePikaChannel):
         raise InputError("the channel is wrapped already; unwrap it first.")
     settings = Settings(
         goal=goal,
@@ -85,26 +88,27 @@ def wrap(
         )
     if channel.consumer_tags:
         raise InputError("the channel has consumers already; wrap it before basic_consume.")
-    # The same object with another class: connection.close() and whoever else knows the channel
-    # meet the adapted one, and no ack goes past it.
+    private.check(channel)
+    # The same object with another class: connection.close() and everybody else who has the
+    # channel use the adapted one, and no ack bypasses it.
     kind = type(channel)
     channel.__class__ = type(adaptive.__name__, (adaptive, kind), {"_plain_class": kind})
-    channel._adapt(settings)
+    channel._adapt_with(settings)
     return channel
 
 
 def unwrap(channel: Any, prefetch: int | None = None) -> Any:
     """Give back plain consumers with a fixed prefetch: as many slots as they have, or these.
 
-    Control ends at once, all held acks are sent, and nothing is recorded or told any more.
+    Control ends at once, all held acks are sent, and nothing is recorded or reported any more.
     Without lanes the channel is pika's own again, in a ``consume()`` loop once that is cancelled.
     With lanes it keeps their number until it closes, or until ``prefetch`` lets them be
     retired, which requeues nothing and so takes its time. A ``prefetch`` that differs from
     what the consumer was subscribed with keeps the window until the channel closes.
     """
-    if not isinstance(channel, AdaptiveBlockingChannel | AdaptiveChannel):
+    if not isinstance(channel, AdaptivePikaChannel):
         raise InputError("the channel is not wrapped.")
     if prefetch is not None:
         above_zero("prefetch", prefetch)
-    channel._adaptation.fix(prefetch)
+    channel._fix(prefetch)
     return channel

@@ -1,33 +1,31 @@
-"""How a wrapped channel adapts its consumers."""
+"""How a wrapped channel adapts its consumers: what the user said, checked once."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
+from controlmq.consumer.consumer import Shape, WindowChoice
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, controller_from, model_of
 from controlmq.errors import InputError
 from controlmq.loop import Controller, Step, Transition
 from controlmq.model import ArxModel
-from controlmq.rabbitmq.model_file import ModelFile
 from controlmq.tuning import KINDS
 
 ModelSpec = ArxModel | str | os.PathLike[str]
 """What a model may be given as: itself, or its file."""
 
-WindowChoice = Literal["auto", "lanes", "single"]
-"""``lanes``: the window grows by further consumers on the channel. ``single``: one consumer
-at the upper limit, shaped by held acks alone, as single-active and exclusive consumers and
-streams need it. ``auto``: lanes, until the queue turns out not to share."""
+START_PREFETCH = 1.0
+"""Messages. The prefetch to start from when nothing says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What :func:`controlmq.rabbitmq.wrap` was told; see there."""
+    """What :func:`controlmq.wrap` was given; see there."""
 
     goal: float | Mapping[str, float] | None = None
     controller: ControllerSpec | None = None
@@ -74,19 +72,45 @@ class Settings:
         """The controller that ``spec`` stands for, with the model and limits as they are now."""
         return controller_from(spec, model=self.known_model(), limits=self.limits)
 
-    def model_file(self) -> ModelFile | None:
+    def followed_file(self) -> str | os.PathLike[str] | None:
         """The file to follow: the controller's, else that of the model a law is computed from."""
-        spec = self.controller
-        if not isinstance(spec, str | os.PathLike):
+        if not isinstance(self.controller, str | os.PathLike):
             return None
-        path = _file_of(spec) or _file_of(self.model)
-        return ModelFile(path, lambda: self.new_controller(spec)) if path is not None else None
+        return _file_of(self.controller) or _file_of(self.model)
 
     def goal_for(self, queue: str) -> float | None:
         """The goal of consumers on ``queue``."""
         if isinstance(self.goal, Mapping):
             return self.goal.get(queue)
         return self.goal
+
+    def start(self, asked: float | None, goal: float | None, limits: Limits | None) -> float:
+        """The prefetch to start from; ``asked`` is what ``basic_qos`` said."""
+        if self.prefetch is not None:
+            prefetch = self.prefetch
+        elif asked:
+            prefetch = asked
+        elif goal is not None and (model := self.known_model()) is not None:
+            prefetch = model.prefetch_for(goal)
+        elif self.controller is None:
+            raise InputError(
+                "there is no prefetch to hold; give wrap a prefetch or a goal and a controller, "
+                "or call basic_qos before basic_consume."
+            )
+        else:
+            prefetch = START_PREFETCH
+        return limits.clamp(prefetch) if limits else prefetch
+
+    def shape(self, limits: Limits | None, *, controlled: bool) -> Shape:
+        """How the window of a consumer may be made."""
+        return Shape(
+            window=self.window,
+            controlled=controlled,
+            limits=limits,
+            max_held=self.max_held,
+            max_hold=self.max_hold,
+            interval=self.interval,
+        )
 
 
 def _file_of(spec: ControllerSpec | ModelSpec | None) -> str | os.PathLike[str] | None:

@@ -1,0 +1,1 @@
+"""One adapter for each client library, around the consumer without a socket."""

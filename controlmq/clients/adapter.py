@@ -1,0 +1,46 @@
+"""What an adapter of a client library must provide.
+
+An adapter translates: it reports events to the :class:`~controlmq.clients.runner.Runner` of its
+channel and does on the wire what the runner asks for. All decisions are made in
+:mod:`controlmq.consumer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from controlmq.consumer.lanes import Lane
+from controlmq.consumer.ledger import Ack
+
+
+class Adapter(Protocol):
+    """One channel of a client library.
+
+    Besides these, an adapter calls its runner: the function of ``runner.receiver`` with every
+    message of a lane, ``runner.acknowledge`` and ``runner.reject`` when the user does,
+    ``runner.lane_opened`` when the broker confirms a lane, ``runner.cancelled_by_broker``,
+    ``runner.blocked``, ``runner.cancel_all`` before the channel closes and ``runner.stop`` when
+    it is closed.
+    """
+
+    def send_acks(self, acks: Sequence[Ack]) -> None:
+        """Put these on the wire, in this order."""
+
+    def open_lane(self, lane: Lane) -> None:
+        """Put a lane's prefetch and its subscription on the wire, nothing between them."""
+
+    def cancel_lane(self, lane: Lane) -> None:
+        """Put the cancel of a lane on the wire, before any later ack."""
+
+    def reports_cycle_end(self) -> bool:
+        """Whether ``runner.cycle_ended`` will be called once this batch is dispatched."""
+
+    def buffered(self) -> int:
+        """Messages received and not yet handed over."""
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        """Set a timer."""
+
+    def cancel_timer(self, timer: object) -> None:
+        """Remove a timer that has not fired."""

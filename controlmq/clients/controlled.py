@@ -1,0 +1,201 @@
+"""A consumer and the loop that drives it: who turns the loop, and what follows from a turn."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from controlmq.checks import prefetch_count
+from controlmq.clients.controller_file import ControllerFile
+from controlmq.clients.runner import Runner, clock
+from controlmq.clients.settings import Settings
+from controlmq.consumer.consumer import Consumer
+from controlmq.controllers import OpenLoop
+from controlmq.errors import InputError
+from controlmq.loop import Controller, Loop, Sample, Step
+
+log = logging.getLogger("controlmq")
+
+
+class ControlledConsumer:
+    """One adaptive consumer, as the user sees it.
+
+    ``goal`` and ``prefetch`` may be set at any time. ``last`` is the last step of the loop.
+    ``plant`` is what the loop drives: the window, without a socket.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        queue: str,
+        settings: Settings,
+        controller: Controller | None,
+        asked: float | None,
+        runner: Runner,
+    ) -> None:
+        goal = settings.goal_for(queue)
+        limits = settings.limits or getattr(controller, "limits", None)
+        controlled = controller is not None
+        self.plant = Consumer(
+            tag,
+            queue,
+            settings.start(asked, goal, limits),
+            settings.shape(limits, controlled=controlled),
+            clock(),
+        )
+        self.plant.sample_due = self.turn
+        self.last: Step | None = None
+        self._runner = runner
+        self._since_1970 = time.time() - clock()
+        self._on_step = settings.on_step
+        self._on_step_failed = False
+        self._limits_given = settings.limits is not None
+        self._file: ControllerFile | None = None
+        path = settings.followed_file()
+        spec = settings.controller
+        if path is not None and spec is not None:
+            self._file = ControllerFile(path, lambda: settings.new_controller(spec))
+        self.loop = Loop(
+            self,
+            controller or _hold,
+            goal if goal is not None else 1.0,
+            record=settings.record,
+            group=settings.group or queue,
+            trace=uuid.uuid4().hex[:12],
+        )
+
+    @property
+    def tag(self) -> str:
+        """The consumer's tag, as the user knows it."""
+        return self.plant.tag
+
+    @property
+    def queue(self) -> str:
+        """The queue it consumes."""
+        return self.plant.queue
+
+    @property
+    def goal(self) -> float:
+        """Messages/second."""
+        return self.loop.goal
+
+    @goal.setter
+    def goal(self, goal: float) -> None:
+        self.loop.goal = goal
+
+    @property
+    def prefetch(self) -> float:
+        """The prefetch in force. Set it by hand, and the controller goes on from there."""
+        return self.plant.window.target
+
+    @prefetch.setter
+    def prefetch(self, prefetch: float) -> None:
+        self._runner.retarget(self.plant, prefetch_count("prefetch", prefetch))
+
+    @property
+    def in_flight(self) -> int:
+        """Messages delivered and not acknowledged, those with a held ack included."""
+        return sum(lane.unacked for lane in self.plant.window.lanes)
+
+    @property
+    def held(self) -> int:
+        """Acks given by the handler and held."""
+        return self.plant.window.held
+
+    # The plant as the loop sees it
+
+    def observe(self) -> Sample:
+        """Close the interval; its time is the calendar's, by which traces can be compared."""
+        sample = self.plant.observe()
+        return replace(sample, time=sample.time + self._since_1970)
+
+    def actuate(self, prefetch: float) -> None:
+        """Aim the window at ``prefetch``."""
+        self.plant.actuate(prefetch)
+
+    def turn(self) -> None:
+        """One turn of the loop, now that the interval is over."""
+        if self._file is not None:
+            self._follow(self._file)
+        self.last = self.loop.step()
+        if self._on_step is not None:
+            self._report(self._on_step, self.last)
+
+    def end_control(self) -> None:
+        """Turn nothing any more: no controller, no recording, no ``on_step``."""
+        self.loop.controller = _hold
+        self.loop.record = self._on_step = self._file = None
+
+    def _follow(self, file: ControllerFile) -> None:
+        """Take the controller from the file again if that has changed."""
+        controller = file.changed()
+        if controller is not None:
+            # Every law goes on from the prefetch in force, so this causes no bump.
+            self.loop.controller = controller
+            if not self._limits_given:
+                self.plant.limits = getattr(controller, "limits", None)
+
+    def _report(self, on_step: Callable[[Step], None], step: Step) -> None:
+        """Call the user's code, whose failure must not stop the consumer: it is logged once."""
+        try:
+            on_step(step)
+        except Exception as error:
+            if not self._on_step_failed:
+                log.error("on_step failed (%s: %s); consuming goes on", type(error).__name__, error)
+            self._on_step_failed = True
+        else:
+            if self._on_step_failed:
+                log.warning("on_step recovered")
+            self._on_step_failed = False
+
+
+class Controllers:
+    """Makes a controller for each consumer of a channel from the one that was given."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._given_away = False
+        self._copy: Controller | None = None
+
+    def new(self, settings: Settings, queue: str) -> Controller | None:
+        """A controller that no other consumer has; None where the prefetch stays fixed."""
+        controller = self._new()
+        # A plan has no goal, and needs none.
+        aimless = controller is None or isinstance(controller, OpenLoop)
+        if not aimless and settings.goal_for(queue) is None:
+            raise InputError(
+                f"queue {queue} has no goal; give one in messages/second, for a controller of "
+                "your own too."
+            )
+        return controller
+
+    def _new(self) -> Controller | None:
+        given = self._settings.controller
+        if given is None:
+            return None
+        controller = self._settings.new_controller(given)
+        if controller is not given:
+            return controller
+        # A controller remembers, so the second consumer gets a copy of its own.
+        if self._given_away:
+            if self._copy is None:
+                raise InputError(
+                    "the controller cannot be copied for a second consumer; wrap a channel for "
+                    "each, with a controller of its own."
+                )
+            return copy.deepcopy(self._copy)
+        self._given_away = True
+        try:
+            self._copy = copy.deepcopy(controller)
+        except Exception:
+            self._copy = None
+        return controller
+
+
+def _hold(sample: Sample, goal: float) -> float:
+    """The controller of a consumer with a fixed prefetch."""
+    return sample.prefetch

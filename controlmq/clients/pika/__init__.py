@@ -1,0 +1,1 @@
+"""pika: channels, blocking and asynchronous, whose consumers hold their goals."""

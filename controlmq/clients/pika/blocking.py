@@ -1,0 +1,235 @@
+"""The adaptive ``BlockingChannel``: pika's, with a window in place of a prefetch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pika.adapters.blocking_connection import BlockingChannel
+
+from controlmq.clients.pika import private
+from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
+from controlmq.clients.pika.generator import Generator, Message
+from controlmq.clients.runner import clock
+from controlmq.clients.settings import Settings
+from controlmq.consumer.lanes import Lane
+from controlmq.consumer.ledger import Ack
+
+
+class BlockingAdapter:
+    """How lanes, acks and timers reach the broker through a ``BlockingChannel``."""
+
+    def __init__(self, channel: AdaptiveBlockingChannel) -> None:
+        self._channel = channel
+        self._inner = private.asynchronous(channel)
+        self._plain: Any = super(AdaptivePikaChannel, channel)
+        self._pending = private.pending_events(channel)
+        self.dispatching = False
+
+    def send_acks(self, acks: Sequence[Ack]) -> None:
+        """One flush for all of them."""
+        for tag, multiple in acks:
+            self._inner.basic_ack(tag, multiple)
+        private.flush_output(self._channel)
+
+    def open_lane(self, lane: Lane) -> None:
+        """Two round trips; messages that come meanwhile are dispatched afterwards."""
+        channel = self._channel
+        subscription = dict(channel._subscriptions[lane.consumer.tag])
+        receiver = channel._runner.receiver(lane, subscription.pop("on_message"))
+        self._plain.basic_qos(prefetch_count=lane.size)
+        self._plain.basic_consume(
+            lane.consumer.queue, receiver, consumer_tag=lane.tag, **subscription
+        )
+        channel._runner.lane_opened(lane)
+
+    def cancel_lane(self, lane: Lane) -> None:
+        """One round trip."""
+        self._plain.basic_cancel(lane.tag)
+
+    def reports_cycle_end(self) -> bool:
+        """While pika dispatches what it received."""
+        return self.dispatching
+
+    def buffered(self) -> int:
+        """Messages in pika's own queue."""
+        return len(self._pending)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        """A timer of the connection."""
+        return self._channel.connection.call_later(delay, callback)
+
+    def cancel_timer(self, timer: object) -> None:
+        """With the connection its timers are gone."""
+        if self._channel.connection.is_open:
+            self._channel.connection.remove_timeout(timer)
+
+
+class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ignore[misc]
+    """A ``BlockingChannel`` whose consumers hold their goals.
+
+    Everything is as pika has it, except that ``basic_consume`` and ``consume`` take a ``goal``,
+    that ``auto_ack=True`` and ``global_qos=True`` are refused, and that ``basic_qos`` says
+    where the next consumer starts. ``adaptive_consumers`` are the consumers by their tags.
+    """
+
+    _generator: Generator | None
+
+    def _adapt_with(self, settings: Settings) -> None:
+        self._generator = None
+        self._adapter = BlockingAdapter(self)
+        self._adapt(settings, self._adapter)
+
+    # Consuming
+
+    def basic_qos(
+        self, prefetch_size: int = 0, prefetch_count: int = 0, global_qos: bool = False
+    ) -> None:
+        """The prefetch from which consumers started from now on begin to adapt."""
+        refuse_global(global_qos)
+        super().basic_qos(prefetch_size, prefetch_count, global_qos)
+        self._asked_prefetch = prefetch_count or None
+
+    def basic_consume(
+        self,
+        queue: str,
+        on_message_callback: Callable[..., None],
+        auto_ack: bool = False,
+        exclusive: bool = False,
+        consumer_tag: str | None = None,
+        arguments: dict[str, Any] | None = None,
+        *,
+        goal: float | None = None,
+    ) -> str:
+        """As pika's; ``goal`` (messages/second) is this consumer's own."""
+        if not callable(on_message_callback):
+            # In pika's own words.
+            return str(super().basic_consume(queue, on_message_callback))
+        subscription = {"exclusive": exclusive, "arguments": arguments}
+        return self._consume(
+            queue, on_message_callback, consumer_tag, goal, auto_ack, subscription
+        ).tag
+
+    def basic_cancel(self, consumer_tag: str) -> Any:
+        """As pika's: cancels the consumer, all of it."""
+        consumer = self._runner.core.consumers.get(consumer_tag)
+        if consumer is None:
+            return super().basic_cancel(consumer_tag)
+        self._runner.cancel(consumer)
+        return []
+
+    def stop_consuming(self, consumer_tag: str | None = None) -> None:
+        """As pika's."""
+        if consumer_tag is None:
+            if self._generator is not None:
+                self.cancel()
+            self._runner.cancel_all()
+        super().stop_consuming(consumer_tag)
+
+    def _dispatch_events(self) -> None:
+        self._adapter.dispatching = True
+        try:
+            super()._dispatch_events()
+        finally:
+            self._adapter.dispatching = False
+            if self.is_open and self.connection.is_open:
+                self._runner.cycle_ended()
+
+    # The generator
+
+    def consume(
+        self,
+        queue: str,
+        auto_ack: bool = False,
+        exclusive: bool = False,
+        arguments: dict[str, Any] | None = None,
+        inactivity_timeout: float | None = None,
+        consumer_tag: str | None = None,
+        *,
+        goal: float | None = None,
+    ) -> Iterator[Message]:
+        """As pika's; ``goal`` (messages/second) is this consumer's own."""
+        private.raise_if_not_open(self._inner)
+        parameters = (queue, auto_ack, exclusive)
+        if self._generator is None:
+            generator = Generator(self, parameters)
+            tag = self.basic_consume(
+                queue, generator.put, auto_ack, exclusive, consumer_tag, arguments, goal=goal
+            )
+            generator.consumer = self._runner.core.consumers[tag]
+            self._generator = generator
+        elif parameters != self._generator.parameters:
+            raise ValueError(
+                "Consume with different params not allowed on existing queue consumer "
+                f"generator; previous params: {self._generator.parameters!r}; "
+                f"new params: {parameters!r}"
+            )
+        yield from self._generator.messages(inactivity_timeout)
+
+    def cancel(self) -> int:
+        """As pika's: messages not yet taken from the generator are requeued."""
+        generator, self._generator = self._generator, None
+        if generator is None or generator.consumer is None:
+            return int(super().cancel())
+        for method, _, _ in generator.take_waiting():
+            self.basic_reject(method.delivery_tag, requeue=True)
+        self.basic_cancel(generator.consumer.tag)
+        self._hand_back()
+        return 0
+
+    def get_waiting_message_count(self) -> int:
+        """As pika's."""
+        return len(self._generator.waiting) if self._generator is not None else 0
+
+    def _restorable(self) -> bool:
+        """pika would not know the messages of a ``consume()`` loop of ours."""
+        return self._generator is None
+
+    # Acknowledging
+
+    def basic_recover(self, requeue: bool = False) -> None:
+        """As pika's."""
+        self._runner.give_back_all()
+        super().basic_recover(requeue)
+        self._runner.core.recovered(clock())
+
+    def basic_get(self, queue: str, auto_ack: bool = False) -> Message:
+        """As pika's."""
+        message: Message = super().basic_get(queue, auto_ack)
+        if message[0] is not None and not auto_ack:
+            self._runner.core.fetched(message[0].delivery_tag)
+        return message
+
+    # The rest that matters to a window
+
+    def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
+        """As pika's."""
+        declared = super().queue_declare(queue, *args, **kwargs)
+        self._last_queue = declared.method.queue
+        return declared
+
+    def tx_select(self) -> Any:
+        """As pika's; acks of a transaction are not held."""
+        self._begin_transaction()
+        return super().tx_select()
+
+    def tx_commit(self) -> Any:
+        """As pika's."""
+        self._begin_transaction()
+        answer = super().tx_commit()
+        self._runner.core.committed(clock())
+        return answer
+
+    def tx_rollback(self) -> Any:
+        """As pika's."""
+        self._begin_transaction()
+        answer = super().tx_rollback()
+        self._runner.core.rolled_back()
+        return answer
+
+    def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
+        """As pika's; held acks are sent first. ``connection.close()`` comes here too."""
+        if self.is_open:
+            self._generator = None
+            self._runner.cancel_all()
+        super().close(reply_code, reply_text)

@@ -1,0 +1,206 @@
+"""What the adaptive channels of pika, blocking and asynchronous, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pika import frame, spec
+from pika.exceptions import DuplicateConsumerTag
+
+from controlmq.clients.adapter import Adapter
+from controlmq.clients.controlled import ControlledConsumer, Controllers
+from controlmq.clients.pika import private
+from controlmq.clients.runner import Runner, clock
+from controlmq.clients.settings import Settings
+from controlmq.errors import InputError
+
+
+class AdaptivePikaChannel:
+    """A pika channel whose consumers hold their goals; stands before pika's own class."""
+
+    _runner: Runner
+    _inner: Any
+    """The asynchronous channel underneath, which knows whether it is open."""
+
+    def _adapt(self, settings: Settings, adapter: Adapter) -> None:
+        self._inner = private.asynchronous(self)
+        self._settings = settings
+        self._controllers = Controllers(settings)
+        self._runner = Runner(adapter)
+        self._runner.after_wake = self._hand_back
+        self._consumers_by_tag: dict[str, ControlledConsumer] = {}
+        self._subscriptions: dict[str, dict[str, Any]] = {}
+        self._fixed = False
+        """Whether control has ended, and pika takes over as soon as no lane is left."""
+        self._asked_prefetch: int | None = None
+        """What the user asked for with ``basic_qos``: where the next consumer starts."""
+        self._last_queue = ""
+        """The queue declared last, which AMQP calls by the empty name."""
+        self._unnamed: list[ControlledConsumer] = []
+        """Consumers of the queue declared last, while the broker has not told its name."""
+        self._inner.add_on_close_callback(lambda _channel, _reason: self._runner.stop())
+        self._watch_cancels()
+
+    @property
+    def adaptive_consumers(self) -> dict[str, ControlledConsumer]:
+        """The consumers of this channel by the tags the user knows."""
+        return {tag: self._consumers_by_tag[tag] for tag in self._runner.core.consumers}
+
+    @property
+    def consumer_tags(self) -> list[str]:
+        """Tags of the active consumers, as the user knows them: every one is adaptive."""
+        return list(self._runner.core.consumers)
+
+    # Consuming
+
+    def _consume(
+        self,
+        queue: str,
+        on_message: Callable[..., Any],
+        tag: str | None,
+        goal: float | None,
+        auto_ack: bool,
+        subscription: dict[str, Any],
+    ) -> ControlledConsumer:
+        """Subscribe a new consumer; ``subscription`` is what each of its lanes is asked with."""
+        if auto_ack:
+            raise InputError(
+                "auto_ack=True leaves nothing to adapt: without acknowledgements the broker "
+                "ignores the prefetch; consume with auto_ack=False, or on a channel that is not "
+                "wrapped."
+            )
+        tag = tag or private.new_consumer_tag(self._inner)
+        if tag in self._runner.core.consumers:
+            raise DuplicateConsumerTag(tag)
+        settings = self._settings
+        if goal is not None:
+            settings = replace(settings, goal=goal)
+        if subscription["exclusive"]:
+            settings = replace(settings, window="single")
+        queue = queue or self._last_queue
+        controller = self._controllers.new(settings, queue)
+        consumer = ControlledConsumer(
+            tag, queue, settings, controller, self._asked_prefetch, self._runner
+        )
+        if not queue:
+            self._unnamed.append(consumer)
+        self._consumers_by_tag[tag] = consumer
+        self._subscriptions[tag] = {"on_message": on_message, **subscription}
+        self._runner.subscribe(consumer.plant)
+        return consumer
+
+    def _declared(self, queue: str) -> Callable[[str], None]:
+        """A queue is being declared, with an empty name if the broker is to choose one.
+
+        From now on the empty name stands for it. Returns what to call with the name in the
+        broker's answer, since lanes are opened later, when the empty name may mean another.
+        """
+        self._last_queue = queue
+        mine: list[ControlledConsumer] = []
+        self._unnamed = mine
+
+        def named(name: str) -> None:
+            for consumer in mine:
+                consumer.plant.queue = name
+            if self._unnamed is mine:
+                self._last_queue = name
+
+        return named
+
+    # Cancels by the broker: the user has one consumer, not its lanes
+
+    def add_on_cancel_callback(self, callback: Callable[[Any], Any]) -> None:
+        """As pika's: called once for a consumer that the broker cancelled."""
+        super().add_on_cancel_callback(self._once_a_consumer(callback))  # type: ignore[misc]
+
+    def _watch_cancels(self) -> None:
+        for entry in private.cancel_callbacks(self):
+            entry["callback"] = self._once_a_consumer(entry["callback"])
+        self._cancelled_lanes: dict[str, str | None] = {}
+        """By lane tag, what the user's callbacks are called with: a consumer's tag, or None."""
+        # And one of our own, so that the books are right without any of theirs.
+        self.add_on_cancel_callback(lambda _frame: None)
+
+    def _once_a_consumer(self, callback: Callable[[Any], Any]) -> Callable[[Any], None]:
+        """``callback`` for consumers the user knows, where the broker cancels lanes."""
+
+        def on_cancel(method_frame: Any) -> None:
+            if self._runner.stopped:
+                callback(method_frame)
+                return
+            tag = self._user_tag(method_frame.method.consumer_tag)
+            if tag is not None:
+                cancel = spec.Basic.Cancel(tag, method_frame.method.nowait)
+                callback(frame.Method(method_frame.channel_number, cancel))
+
+        return on_cancel
+
+    def _user_tag(self, lane_tag: str) -> str | None:
+        """The tag under which to report a cancelled lane to the user; every callback asks."""
+        if lane_tag not in self._cancelled_lanes:
+            consumer = self._runner.cancelled_by_broker(lane_tag)
+            self._cancelled_lanes[lane_tag] = consumer.tag if consumer is not None else None
+        return self._cancelled_lanes[lane_tag]
+
+    # Acknowledging
+
+    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        """As pika's; the frame may be held for as long as the window needs it."""
+        if not self._inner.is_open:
+            private.raise_if_not_open(self._inner)
+        self._runner.acknowledge(delivery_tag, multiple)
+
+    def basic_nack(
+        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True
+    ) -> None:
+        """As pika's; sent at once."""
+        private.raise_if_not_open(self._inner)
+        tag = self._runner.reject(delivery_tag, multiple)
+        super().basic_nack(tag, multiple, requeue)  # type: ignore[misc]
+        self._runner.wake_if_due()
+
+    def basic_reject(self, delivery_tag: int = 0, requeue: bool = True) -> None:
+        """As pika's; sent at once."""
+        private.raise_if_not_open(self._inner)
+        self._runner.reject(delivery_tag, False)
+        super().basic_reject(delivery_tag, requeue)  # type: ignore[misc]
+        self._runner.wake_if_due()
+
+    # Transactions
+
+    def _begin_transaction(self) -> None:
+        self._runner.core.transaction_begun(clock())
+        self._runner.send_acks(clock())
+
+    # The end of control
+
+    def _fix(self, prefetch: int | None) -> None:
+        """Control no more: keep every consumer at this prefetch, or at the slots it has."""
+        self._settings = replace(self._settings, goal=None, controller=None, prefetch=prefetch)
+        self._controllers = Controllers(self._settings)
+        for consumer in self.adaptive_consumers.values():
+            consumer.end_control()
+        self._fixed = True
+        self._runner.fix(prefetch)
+
+    def _restorable(self) -> bool:
+        """Whether nothing of ours is in the user's hands that pika's channel would not know."""
+        return True
+
+    def _hand_back(self) -> None:
+        """Make the channel pika's again if control ended and every consumer is plain by now."""
+        plain = self._fixed and all(each.plain for each in self._runner.core.consumers.values())
+        if plain and self._restorable():
+            self._runner.stop()
+            self.__class__ = self._plain_class  # type: ignore[attr-defined]
+
+
+def refuse_global(global_qos: bool) -> None:
+    """A shared limit would change every lane at once, and RabbitMQ 4.3 denies it."""
+    if global_qos:
+        raise InputError(
+            "global_qos=True is not for a wrapped channel: RabbitMQ deprecated it, and a "
+            "window is per consumer; leave it out."
+        )

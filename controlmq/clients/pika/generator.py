@@ -1,0 +1,66 @@
+"""The ``consume()`` loop of an adaptive blocking channel."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from controlmq.clients.pika import private
+from controlmq.clients.runner import clock
+from controlmq.consumer.consumer import Consumer
+
+Message = tuple[Any, Any, Any]
+
+
+class Generator:
+    """Messages between the lanes of a consumer and a loop of the user."""
+
+    def __init__(self, channel: Any, parameters: tuple[str, bool, bool]) -> None:
+        self.parameters = parameters
+        self.waiting: deque[Message] = deque()
+        self.consumer: Consumer | None = None
+        self._channel = channel
+
+    def put(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        """The callback of its consumer."""
+        self.waiting.append((method, properties, body))
+
+    def take_waiting(self) -> Iterator[Message]:
+        """The messages that the user has not taken, one by one."""
+        while self.waiting:
+            yield self.waiting.popleft()
+
+    def messages(self, inactivity_timeout: float | None) -> Iterator[Message]:
+        """Messages as they come; a triple of None when none came for ``inactivity_timeout``."""
+        channel = self._channel
+        deadline: float | None = None
+        while channel._generator is self:
+            if self.waiting:
+                deadline = None
+                yield from self._handed_over()
+                continue
+            if self.consumer is None or self.consumer.cancelled:
+                channel._generator = None
+                return
+            now = clock()
+            if inactivity_timeout is None:
+                private.process_data_events(channel, None)
+                continue
+            if deadline is None:
+                deadline = now + inactivity_timeout
+            private.process_data_events(channel, max(0.0, deadline - now))
+            if not self.waiting and clock() >= deadline and channel._generator is self:
+                deadline = None
+                yield None, None, None
+
+    def _handed_over(self) -> Iterator[Message]:
+        """One message, with the clock attended to before and the user's work timed."""
+        runner, consumer = self._channel._runner, self.consumer
+        assert consumer is not None
+        if self._channel.is_open:
+            runner.before_call(consumer)
+        started = clock()
+        yield self.waiting.popleft()
+        # Until now the user worked; only from here on is the consumer waiting.
+        runner.core.returned(consumer, started, clock())

@@ -1,0 +1,129 @@
+"""All that we use of pika beyond its public interface, in one place, checked before use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pika
+from pika import spec
+from pika.adapters.blocking_connection import BlockingChannel
+
+from controlmq.errors import ControlmqError
+
+TESTED_VERSIONS = "1.3 and 1.4"
+
+BLOCKING_NAMES = (
+    "_impl",
+    "_pending_events",
+    "_dispatch_events",
+    "_flush_output",
+    "_process_data_events",
+    "_CONSUMER_CANCELLED_CB_KEY",
+)
+ASYNCHRONOUS_NAMES = (
+    "_raise_if_not_open",
+    "_generate_consumer_tag",
+    "_consumers",
+    "_cancelled",
+    "_on_cancelok",
+    "_send_method",
+    "callbacks",
+)
+CONNECTION_NAMES = ("_adapter_call_later", "_adapter_remove_timeout")
+
+
+def check(channel: Any) -> None:
+    """Refuse a pika whose inside is not the one we know."""
+    blocking = isinstance(channel, BlockingChannel)
+    missing = [name for name in BLOCKING_NAMES if blocking and not hasattr(channel, name)]
+    if not missing:
+        inner = asynchronous(channel)
+        missing = [name for name in ASYNCHRONOUS_NAMES if not hasattr(inner, name)]
+        if not blocking:
+            missing += [name for name in CONNECTION_NAMES if not hasattr(inner.connection, name)]
+        if not hasattr(inner.callbacks, "_stack"):
+            missing.append("callbacks._stack")
+    if missing:
+        raise ControlmqError(
+            f"pika {pika.__version__} has no {', '.join(missing)}, which wrapping needs; install "
+            f"a pika that was tested with it: {TESTED_VERSIONS}."
+        )
+
+
+def asynchronous(channel: Any) -> Any:
+    """The asynchronous channel: the one that a blocking channel is made of, or itself."""
+    return channel._impl if isinstance(channel, BlockingChannel) else channel
+
+
+def raise_if_not_open(channel: Any) -> None:
+    """Raise what pika raises for a channel that is closed."""
+    channel._raise_if_not_open()
+
+
+def new_consumer_tag(channel: Any) -> str:
+    """A tag as pika makes them."""
+    return str(channel._generate_consumer_tag())
+
+
+def pending_events(channel: Any) -> Any:
+    """What a blocking channel has received and not dispatched."""
+    return channel._pending_events
+
+
+def flush_output(channel: Any) -> None:
+    """Send all that a blocking channel has buffered."""
+    channel._flush_output()
+
+
+def process_data_events(channel: Any, time_limit: float | None) -> None:
+    """Receive and dispatch on a blocking channel for at most this long."""
+    channel._process_data_events(time_limit=time_limit)
+
+
+def is_awaiting_cancel(channel: Any, tag: str) -> bool:
+    """Whether an asynchronous channel has no such consumer, or has sent its cancel."""
+    return tag not in channel._consumers or tag in channel._cancelled
+
+
+def send_cancel_at_once(channel: Any, tag: str) -> None:
+    """Send a cancel ahead of the requests that wait; AMQP allows that, RabbitMQ keeps the order.
+
+    Expects an answer: pika keeps the tags of consumers cancelled without one for ever.
+    """
+    channel._cancelled.add(tag)
+    channel.callbacks.add(
+        channel.channel_number,
+        spec.Basic.CancelOk,
+        channel._on_cancelok,
+        arguments={"consumer_tag": tag},
+    )
+    channel._send_method(spec.Basic.Cancel(consumer_tag=tag))
+
+
+def on_cancel_ok(channel: Any, tag: str, callback: Callable[[Any], None]) -> None:
+    """Call back when the broker confirms the cancel of ``tag``."""
+    channel.callbacks.add(
+        channel.channel_number, spec.Basic.CancelOk, callback, arguments={"consumer_tag": tag}
+    )
+
+
+def call_later(channel: Any, delay: float, callback: Callable[[], None]) -> object:
+    """A timer of an asynchronous connection, whichever loop it has."""
+    return channel.connection._adapter_call_later(delay, callback)
+
+
+def cancel_timer(channel: Any, timer: object) -> None:
+    """Remove a timer of an asynchronous connection."""
+    channel.connection._adapter_remove_timeout(timer)
+
+
+def cancel_callbacks(channel: Any) -> Iterator[dict[str, Any]]:
+    """The entries of callbacks that others registered for cancels by the broker."""
+    blocking = isinstance(channel, BlockingChannel)
+    key = channel._CONSUMER_CANCELLED_CB_KEY if blocking else spec.Basic.Cancel.NAME
+    entries = asynchronous(channel).callbacks._stack.get(str(channel.channel_number), {})
+    for entry in entries.get(key, []):
+        # pika's own know lanes and stay as they are.
+        if getattr(entry["callback"], "__self__", None) is not channel:
+            yield entry

@@ -1,0 +1,251 @@
+"""Running the core of one channel: its clock, its timer, its log, and when acks are sent.
+
+There is no thread: the core is woken when a delivery or an ack finds that it is time, and by
+one timer, because under load timers starve and without load nothing is delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from controlmq.clients.adapter import Adapter
+from controlmq.consumer.commands import CancelLane, OpenLane
+from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.core import Core
+from controlmq.consumer.lanes import Lane
+
+log = logging.getLogger("controlmq")
+
+clock = time.monotonic
+
+TOGETHER_SECONDS = 0.0005
+"""Seconds. Acks of one dispatch cycle wait this long for each other, to go as one frame."""
+
+QUICK_CALL_SECONDS = 0.01
+"""Seconds. Acks wait for each other only where no recent call of the user's code took longer,
+because a slow one would delay the acks before it. More than a busy machine's scheduler takes."""
+
+TIMER_SLACK_SECONDS = 0.0005
+"""Seconds by which a timer may be late before it is set again, and the shortest timer there is."""
+
+MOST_CHANGES_AT_ONCE = 20
+"""Lanes changed in a row before messages are attended to again."""
+
+
+class Runner:
+    """Reports events to a core and carries out what the core asks for, through an adapter."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.core = Core()
+        self.stopped = False
+        self.after_wake: Callable[[], None] = _nothing
+        """Called when all that was due is done."""
+        self._adapter = adapter
+        self._together_until = 0.0
+        self._timer: object | None = None
+        self._timer_at = math.inf
+        self._carrying_out = False
+
+    # Messages
+
+    def receiver(self, lane: Lane, deliver: Callable[..., Any]) -> Callable[..., Any]:
+        """What the client library calls with each message of ``lane``, in pika's form."""
+        core, consumer, buffered = self.core, lane.consumer, self._adapter.buffered
+        tag = consumer.tag
+
+        def receive(channel: Any, method: Any, properties: Any, body: bytes) -> Any:
+            if self.stopped:
+                return deliver(channel, method, properties, body)
+            now = clock()
+            core.delivered(lane, method.delivery_tag, now, buffered())
+            method.consumer_tag = tag
+            if consumer.unseen:
+                core.first_message(lane, method.delivery_tag, properties.headers or {})
+            if now >= core.wake_at:
+                self.wake(now)
+            if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
+                self.send_acks(now)
+            deliver(channel, method, properties, body)
+            core.returned(consumer, now, clock())
+            return None
+
+        return receive
+
+    def acknowledge(self, tag: int, multiple: bool) -> None:
+        """The user acknowledged ``tag``, or everything up to it."""
+        now = clock()
+        core = self.core
+        core.acknowledged(tag, multiple, now)
+        if core.outbox or core.verbatim:
+            together = now < self._together_until and core.longest_call < QUICK_CALL_SECONDS
+            if core.verbatim or not (together and self._adapter.reports_cycle_end()):
+                self.send_acks(now)
+        if now >= core.wake_at:
+            self.wake(now)
+        elif core.wake_at < self._timer_at - TIMER_SLACK_SECONDS:
+            self._set_timer(now)
+
+    def reject(self, tag: int, multiple: bool) -> int:
+        """The user refused ``tag``, or everything up to it: the tag to put on the wire now."""
+        now = clock()
+        sent = self.core.rejected(tag, multiple, now)
+        self.send_acks(now)
+        return sent
+
+    def send_acks(self, now: float) -> None:
+        """Put on the wire what the core has released."""
+        if self.core.outbox or self.core.verbatim:
+            self._adapter.send_acks(self.core.take_acks())
+            self._together_until = now + TOGETHER_SECONDS
+
+    def cycle_ended(self) -> None:
+        """All messages received so far are dispatched: send what waited for others."""
+        self.send_acks(clock())
+
+    def give_back_all(self) -> None:
+        """Put all held acks on the wire."""
+        now = clock()
+        self.core.give_back_all(now)
+        self.send_acks(now)
+
+    def before_call(self, consumer: Consumer) -> None:
+        """The user's code is about to get a message that was delivered before."""
+        self.wake_if_due()
+        now = clock()
+        self.core.calling(consumer, now)
+        if self.core.longest_call >= QUICK_CALL_SECONDS:
+            self.send_acks(now)
+
+    # Lanes
+
+    def subscribe(self, consumer: Consumer) -> None:
+        """Open the first lane of a consumer."""
+        self._open(self.core.subscribe(consumer, clock()))
+        self._set_timer(clock())
+
+    def lane_opened(self, lane: Lane) -> None:
+        """The broker confirmed a lane."""
+        now = clock()
+        self.core.lane_opened(lane, now)
+        if not self._carrying_out:
+            self._set_timer(now)
+
+    def cancel(self, consumer: Consumer) -> None:
+        """Cancel a consumer, then send its held acks."""
+        self.core.cancel(consumer, clock())
+        self._carry_out()
+
+    def cancel_all(self) -> None:
+        """Cancel every consumer."""
+        for consumer in list(self.core.consumers.values()):
+            self.cancel(consumer)
+        self.send_acks(clock())
+
+    def cancelled_by_broker(self, lane_tag: str) -> Consumer | None:
+        """The consumer to tell the user of, when the broker cancelled a lane."""
+        consumer = self.core.cancelled_by_broker(lane_tag, clock())
+        self._carry_out()
+        return consumer
+
+    def retarget(self, consumer: Consumer, prefetch: float) -> None:
+        """Aim a consumer at another prefetch; its lanes follow soon."""
+        now = clock()
+        self.core.retarget(consumer, prefetch, now)
+        self._set_timer(now)
+
+    def fix(self, prefetch: int | None) -> None:
+        """Hold every consumer at this prefetch, or at the slots it has."""
+        now = clock()
+        self.core.fix(prefetch, now)
+        self.wake(now)
+
+    def _carry_out(self) -> None:
+        """Do what the core has asked for, and what follows from that."""
+        if self._carrying_out:
+            return
+        self._carrying_out = True
+        core = self.core
+        try:
+            while core.commands:
+                self.send_acks(clock())
+                command = core.commands.popleft()
+                if isinstance(command, OpenLane):
+                    self._open(command.lane)
+                elif isinstance(command, CancelLane):
+                    self._cancel(command.lane)
+                else:
+                    log.warning("%s", command.text)
+        finally:
+            self._carrying_out = False
+        self.send_acks(clock())
+
+    def _open(self, lane: Lane) -> None:
+        if lane.consumer.cancelled:
+            self.core.lane_cancelled(lane, clock())
+            return
+        try:
+            self._adapter.open_lane(lane)
+        except BaseException:
+            self.core.lane_refused(lane, clock())
+            raise
+
+    def _cancel(self, lane: Lane) -> None:
+        if not lane.cancelled:
+            self._adapter.cancel_lane(lane)
+            self.core.lane_cancelled(lane, clock())
+
+    # Time
+
+    def wake(self, now: float) -> None:
+        """Do what is due, and set the timer for what comes next."""
+        core = self.core
+        if self.stopped or core.waking:
+            return
+        for _ in range(MOST_CHANGES_AT_ONCE):
+            core.wake(now)
+            self._carry_out()
+            now = clock()
+            if now < core.wake_at:
+                break
+        self.after_wake()
+        if not self.stopped:
+            self._set_timer(now)
+
+    def wake_if_due(self) -> None:
+        """Do what is due, if anything is."""
+        now = clock()
+        if now >= self.core.wake_at:
+            self.wake(now)
+
+    def _set_timer(self, now: float) -> None:
+        when = max(self.core.wake_at, now + TIMER_SLACK_SECONDS)
+        if when < self._timer_at - TIMER_SLACK_SECONDS and not self.stopped:
+            self._drop_timer()
+            self._timer_at = when
+            self._timer = self._adapter.call_later(when - now, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        now = clock()
+        if now < self.core.wake_at:
+            self._set_timer(now)
+        else:
+            self.wake(now)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._adapter.cancel_timer(self._timer)
+        self._timer, self._timer_at = None, math.inf
+
+    def stop(self) -> None:
+        """The channel is closed, or the client's own again: no more timers."""
+        self.stopped = True
+        self._drop_timer()
+
+
+def _nothing() -> None:
+    """Nothing waits for the end of a wake."""

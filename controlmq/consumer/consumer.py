@@ -1,0 +1,250 @@
+"""The live consumer as a plant: observed by its sensors, actuated through its window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from controlmq.checks import MOST_PREFETCH
+from controlmq.consumer.commands import Notice
+from controlmq.consumer.lanes import Lane
+from controlmq.consumer.retiring import LanePlan
+from controlmq.consumer.sensors import Sensors
+from controlmq.consumer.spread import Spread
+from controlmq.consumer.window import Window
+from controlmq.controllers.limits import Limits
+from controlmq.loop import Sample
+
+WindowChoice = Literal["auto", "lanes", "single"]
+"""``lanes``: the window grows by further consumers on the channel. ``single``: one consumer
+at the upper limit, shaped by held acks alone, as single-active and exclusive consumers and
+streams need it. ``auto``: lanes, until the queue turns out not to share."""
+
+LINGER_INTERVALS = 3.0
+"""Intervals for which a lane must have been superfluous before it is retired; a controller
+that moves about its goal would otherwise open and retire lanes all the time."""
+
+SHORTEST_INTERVAL_SHARE = 0.9
+"""After a late sample the next interval may be this much shorter, to be in step again."""
+
+DEFAULT_MAX_HELD = 250
+"""Acks held at most unless the user says otherwise: what a crash could deliver twice. Also the
+size of a single subscription that is controlled and has no limits."""
+
+PROBE_WINDOWS = 3
+"""Windows' worth of messages that pass a new lane by before the queue counts as one that
+serves a single consumer."""
+
+REFUSED_LANE_RETRY_SECONDS = 10.0
+"""Seconds after a refused lane before another one is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How the window of a consumer may be made.
+
+    ``controlled`` says that a controller will move the prefetch, so that acks are spread and
+    lanes stay small enough to be retired. ``max_held`` and ``max_hold`` (seconds) bound what
+    is held; ``interval`` (seconds) is the length of a sample.
+    """
+
+    window: WindowChoice = "auto"
+    controlled: bool = False
+    limits: Limits | None = None
+    max_held: int | None = None
+    max_hold: float = 10.0
+    interval: float = 1.0
+
+
+class Consumer:
+    """One adaptive consumer: its queue, and the window that moves to the prefetch it is given.
+
+    ``kind`` says how the window is made: ``"lanes"``, ``"single"`` (one subscription, held acks
+    alone) or, until the queue has shown which it allows, ``"auto"``.
+    """
+
+    def __init__(self, tag: str, queue: str, prefetch: float, shape: Shape, now: float) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.kind = shape.window
+        self.controlled = shape.controlled
+        self.limits = shape.limits
+        self.interval = shape.interval
+        self.now = now
+        """The time of the last event, as the core was told."""
+        self.next_sample = now + shape.interval
+        self.sample_due: Callable[[], None] = _nothing
+        """What to call at the end of every interval: the owner of the loop, which observes."""
+        self.notices: list[Notice] = []
+        self.cancelled = False
+        self.unseen = True
+        """Whether no message has come yet."""
+        self.pending: Lane | None = None
+        """The lane whose request or cancel is not answered yet; one at a time."""
+        self.grow_after = -math.inf
+        self.most = _most(prefetch, shape)
+        self.window = Window(
+            prefetch, now, max_held=_max_held(self.most, shape), max_hold=shape.max_hold
+        )
+        self.plan = LanePlan(self.window, LINGER_INTERVALS * shape.interval, now)
+        self.plan.may_grow = self.plan.may_retire = shape.window == "lanes"
+        self.sensors = Sensors(now, shape.interval)
+        self.spread = Spread()
+        self._lane_count = 0
+        self._probe: tuple[Lane, int] | None = None
+        self._too_small_noticed = False
+
+    # The plant
+
+    def observe(self) -> Sample:
+        """Close the interval that ends with the event at hand."""
+        sensors = self.sensors
+        sample = sensors.close(self.now, self.window.target)
+        self.spread.measured(sensors.slot_seconds, sensors.acks, sample.starved > 0)
+        self._space()
+        return sample
+
+    def actuate(self, prefetch: float) -> None:
+        """Aim the window at ``prefetch``, or at the nearest that is allowed."""
+        prefetch = min(prefetch, MOST_PREFETCH)
+        if self.limits is not None:
+            prefetch = self.limits.clamp(prefetch)
+        if self.kind == "single" and prefetch > self.window.granted > 0:
+            self._notice_too_small(prefetch)
+        self.window.retarget(prefetch, self.now)
+        self._space()
+
+    def _space(self) -> None:
+        spread = self.controlled
+        self.window.spacing = self.spread.spacing(self.window.target) if spread else 0.0
+
+    def start_next_interval(self) -> None:
+        """Find when the next sample is due: a late one does not shift those that follow."""
+        earliest = self.now + SHORTEST_INTERVAL_SHARE * self.interval
+        self.next_sample = max(self.next_sample + self.interval, earliest)
+
+    # Lanes
+
+    @property
+    def first_size(self) -> int:
+        """Slots of the first lane: all there will be, where there can be no other."""
+        if self.kind == "single":
+            return self.most
+        slots = max(1, math.ceil(self.window.target))
+        # Without a controller nothing is going to shrink, and one lane is as good as plain.
+        return self.plan.lane_size(slots) if self.controlled else slots
+
+    def new_lane(self, size: int, number: int) -> Lane:
+        """Enter a lane in the books; ``number`` is one that no other lane of the channel has.
+
+        The first has the user's tag. No tag is used twice: RabbitMQ does not allow a tag that
+        still has messages out.
+        """
+        self._lane_count += 1
+        tag = self.tag if self._lane_count == 1 else f"{self.tag}.lane-{number}"
+        lane = self.window.opened(self, tag, size)
+        self.sensors.released(size, self.window.held, self.now)
+        if self.kind == "auto" and self._lane_count == 2:
+            self._probe = lane, self.sensors.total
+            self.plan.may_grow = False
+        return lane
+
+    def lane_gone(self, lane: Lane) -> None:
+        """The broker delivers to ``lane`` no more."""
+        if not lane.cancelled:
+            self.sensors.withdrawn(lane.size - lane.unacked, self.now)
+            self.window.cancelled(lane)
+
+    def lanes_to_cancel(self) -> list[Lane]:
+        """All open lanes, in the order in which to cancel them.
+
+        One that never got a message may not be confirmed yet, and comes last.
+        """
+        return sorted(self.window.subscribed, key=lambda lane: not lane.received)
+
+    def first_message(self, headers: dict[str, Any]) -> None:
+        """Learn from a first message whether lanes are possible."""
+        self.unseen = False
+        if "x-stream-offset" in headers:
+            self.be_single("it is a stream, which delivers every message to every consumer")
+        elif self.kind == "auto":
+            self.plan.may_grow = True
+
+    def barren_lane(self) -> Lane | None:
+        """The second lane, if it gets nothing while the first is served; it has to go."""
+        if self._probe is None:
+            return None
+        lane, total = self._probe
+        if lane.received:
+            self._probe = None
+            self.kind = "lanes"
+            self.plan.may_grow = self.plan.may_retire = True
+        elif self.sensors.total - total > PROBE_WINDOWS * self.window.granted:
+            self._probe = None
+            self.be_single("it serves one consumer at a time")
+            return lane
+        return None
+
+    def be_single(self, why: str) -> None:
+        """Keep to one subscription from now on."""
+        if self.kind == "auto":
+            most = self.window.lanes[0].size if self.window.lanes else 0
+            self._notice(
+                f"{why}, so the prefetch stays at most {most}; wrap with window='single' and "
+                "limits to choose the maximum"
+            )
+            self._too_small_noticed = True
+        self.kind = "single"
+        self.plan.may_grow = self.plan.may_retire = False
+
+    def fix(self, prefetch: float | None) -> None:
+        """Stay at ``prefetch``, or at the slots there are, from now on."""
+        self.controlled = False
+        self.plan.linger = 0.0
+        self.limits = None
+        self.actuate(prefetch or self.window.granted)
+
+    @property
+    def plain(self) -> bool:
+        """Whether one consumer with the user's tag and the whole prefetch is all there is."""
+        lanes = self.window.lanes
+        return (
+            len(lanes) == 1
+            and lanes[0].tag == self.tag
+            and lanes[0].size == self.window.target
+            and not self.window.held
+        )
+
+    def _notice_too_small(self, prefetch: float) -> None:
+        """Once: the only subscription there may be has fewer slots than are asked for."""
+        if not self._too_small_noticed:
+            self._notice(
+                f"prefetch {prefetch:g} is asked for, but its one subscription has "
+                f"{self.window.granted} slots and stays so; wrap with limits to choose the maximum"
+            )
+        self._too_small_noticed = True
+
+    def _notice(self, text: str) -> None:
+        self.notices.append(Notice(f"queue {self.queue}: {text}"))
+
+
+def _nothing() -> None:
+    """A consumer that nobody controls has samples that nobody takes."""
+
+
+def _most(prefetch: float, shape: Shape) -> int:
+    """Slots of a single subscription, which is never changed."""
+    if shape.limits is not None:
+        return math.ceil(shape.limits.high)
+    slots = math.ceil(prefetch)
+    return max(DEFAULT_MAX_HELD, slots) if shape.controlled else slots
+
+
+def _max_held(most: int, shape: Shape) -> int:
+    if shape.max_held is not None:
+        return shape.max_held
+    if shape.window == "single":
+        return most
+    return DEFAULT_MAX_HELD if shape.limits is None else min(DEFAULT_MAX_HELD, most)

@@ -1,0 +1,410 @@
+"""The core: everything controlmq knows of one channel, without a socket and without a clock.
+
+A client adapter reports what happened (methods named for events, each with the time in
+seconds) and then carries out what the core asks for, in this order:
+
+- ``acks``: frames to send, taken with :meth:`Core.take_acks`;
+- ``commands``: lanes to open and to cancel, notices to log; acks go out before a command;
+- ``wake_at``: when to call :meth:`Core.wake`, if nothing else happens before.
+
+Nobody but the core writes to the ledger, the lanes, the windows and the sensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from controlmq.consumer.commands import CancelLane, Command, Notice, OpenLane
+from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
+from controlmq.consumer.lanes import Held, Lane
+from controlmq.consumer.ledger import Ack, Ledger
+
+IDLE_AFTER_SECONDS = 0.1
+"""Seconds for which a slot must have been overdue before held acks are given back."""
+
+FIRST_LONGEST_CALL_SECONDS = 0.002
+"""Seconds that the user's code is assumed to take before it was called for the first time."""
+
+LONGEST_CALL_FADES_TO = 0.99
+"""What is left, a message later, of the longest call remembered."""
+
+LONG_CALL_SHARE = 0.1
+"""Share of ``max_hold``. Where the user's code takes longer, acks are sent before it starts."""
+
+
+class Core:
+    """The consumers of one channel, their acks, and what has to happen next."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[str, Consumer] = {}
+        self.commands: deque[Command] = deque()
+        self.wake_at = math.inf
+        self.blocked = False
+        """Whether the broker has stopped reading from the connection: no lane changes then."""
+        self.longest_call = FIRST_LONGEST_CALL_SECONDS
+        """Seconds: the longest call of the user's code lately."""
+        self.ledger = Ledger()
+        self.outbox: list[int] = []
+        """Tags whose acks have been released and not been taken yet."""
+        self.verbatim: list[Ack] = []
+        """Acks to send as the user gave them, after those of the outbox."""
+        self._lanes: dict[str, Lane] = {}
+        self._lane_number = 0
+        self._leaving: list[Consumer] = []
+        self._transaction: list[int] | None = None
+        self.waking = False
+        """Whether :meth:`wake` is under way, perhaps in code of the user."""
+
+    # Consumers and lanes
+
+    def subscribe(self, consumer: Consumer, now: float) -> Lane:
+        """The first lane of a new consumer, which counts from now on; open it."""
+        consumer.now = now
+        lane = self._new_lane(consumer, consumer.first_size)
+        consumer.pending = lane
+        self.consumers[consumer.tag] = consumer
+        self._wake_by(consumer.next_sample)
+        return lane
+
+    def lane_opened(self, lane: Lane, now: float) -> None:
+        """The broker confirmed ``lane``."""
+        consumer = lane.consumer
+        if consumer.pending is lane:
+            consumer.pending = None
+            self._wake_by(now)
+
+    def lane_refused(self, lane: Lane, now: float) -> None:
+        """The broker did not accept ``lane``: the window stays as it is for a while."""
+        consumer = lane.consumer
+        consumer.grow_after = now + REFUSED_LANE_RETRY_SECONDS
+        self._lane_gone(lane, now)
+        if not consumer.window.subscribed:
+            self.consumers.pop(consumer.tag, None)
+            consumer.cancelled = True
+
+    def lane_cancelled(self, lane: Lane, now: float) -> None:
+        """The cancel of ``lane`` is on the wire: its acks may go."""
+        self._lane_gone(lane, now)
+        consumer = lane.consumer
+        if not consumer.cancelled:
+            self._release(consumer, now)
+            self._wake_by(now)
+        elif not consumer.window.subscribed:
+            self._leave(consumer, now)
+
+    def cancelled_by_broker(self, lane_tag: str, now: float) -> Consumer | None:
+        """The consumer that is gone because the broker cancelled one of its lanes.
+
+        The other lanes go with it: the user has one consumer. None for a lane that is unknown
+        or whose consumer is already being cancelled.
+        """
+        lane = self._lanes.get(lane_tag)
+        if lane is None:
+            return None
+        consumer = lane.consumer
+        first = not consumer.cancelled
+        self._lane_gone(lane, now)
+        if first:
+            self.cancel(consumer, now)
+        return consumer if first else None
+
+    def cancel(self, consumer: Consumer, now: float) -> None:
+        """Cancel all lanes of a consumer; its held acks follow, and open no slot any more.
+
+        Acks of messages it still has out may come later and are sent at once.
+        """
+        consumer.cancelled = True
+        self.consumers.pop(consumer.tag, None)
+        lanes = consumer.lanes_to_cancel()
+        self._leaving.append(consumer)
+        self.commands.extend(CancelLane(lane) for lane in lanes)
+        if not lanes:
+            self._leave(consumer, now)
+
+    def _leave(self, consumer: Consumer, now: float) -> None:
+        """The last lane of a cancelled consumer is gone: nothing is held any more."""
+        if consumer in self._leaving:
+            self._leaving.remove(consumer)
+        self._give_back(consumer, now)
+
+    def unblocked(self, now: float) -> None:
+        """The broker reads from the connection again."""
+        self.blocked = False
+        self._wake_by(now)
+
+    def fix(self, prefetch: float | None, now: float) -> None:
+        """Hold every consumer at ``prefetch``, or at the slots it has, from now on."""
+        self.give_back_all(now)
+        for consumer in self.consumers.values():
+            consumer.now = now
+            consumer.fix(prefetch)
+        self._wake_by(now)
+
+    def retarget(self, consumer: Consumer, prefetch: float, now: float) -> None:
+        """Aim a consumer at another prefetch, at once."""
+        consumer.now = now
+        consumer.actuate(prefetch)
+        self._wake_by(now)
+
+    # Messages
+
+    def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
+        """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
+        self.ledger.unacked[tag] = lane
+        lane.received += 1
+        consumer = lane.consumer
+        consumer.sensors.delivered(now, buffered)
+        window = consumer.window
+        if window.idle:
+            window.wake(now)
+        if lane.retiring and lane.received - lane.settled == lane.size:
+            self._wake_by(now)
+        if self.longest_call > LONG_CALL_SHARE * window.max_hold:
+            self.give_back_all(now)
+
+    def calling(self, consumer: Consumer, now: float) -> None:
+        """The user's code is about to get a message that was delivered before."""
+        if self.longest_call > LONG_CALL_SHARE * consumer.window.max_hold:
+            self.give_back_all(now)
+
+    def first_message(self, lane: Lane, tag: int, headers: dict[str, Any]) -> None:
+        """A consumer's first message, which tells what kind of queue it has."""
+        self.ledger.saw(tag)
+        lane.consumer.first_message(headers)
+
+    def returned(self, consumer: Consumer, since: float, now: float) -> None:
+        """The user's code, called with a message of ``consumer`` at ``since``, has returned."""
+        consumer.sensors.active_at = now
+        self.longest_call = max(now - since, LONGEST_CALL_FADES_TO * self.longest_call)
+
+    def fetched(self, tag: int) -> None:
+        """A message was fetched outside of any consumer."""
+        self.ledger.saw(tag)
+        self.ledger.fetched.add(tag)
+
+    def acknowledged(self, tag: int, multiple: bool, now: float) -> None:
+        """The user acknowledged ``tag``, or everything up to it."""
+        if self._transaction is not None:
+            self._ack_in_transaction(tag, multiple)
+        elif multiple:
+            self._ack_up_to(tag, now)
+        elif (lane := self.ledger.unacked.pop(tag, None)) is not None:
+            consumer = lane.consumer
+            consumer.sensors.settled(now)
+            consumer.window.hold(tag, lane, now)
+            self._release(consumer, now)
+        else:
+            # Fetched, unknown or acknowledged before: the broker judges, as without us.
+            self.give_back_all(now)
+            self.ledger.fetched.discard(tag)
+            self.verbatim.append(Ack(tag, False))
+
+    def rejected(self, tag: int, multiple: bool, now: float) -> int:
+        """The user refused ``tag``, or everything up to it: the tag to put on the wire.
+
+        Refusals are never held.
+        """
+        ledger = self.ledger
+        if multiple or tag not in ledger:
+            self.give_back_all(now)
+        fetched = ledger.fetched_up_to(tag) if multiple else [tag]
+        tags = ledger.up_to(tag) if multiple else [tag]
+        ledger.fetched.difference_update(fetched)
+        # Tag 0 would include messages on their way to us, which we still deliver.
+        sent = max([0, *tags, *fetched]) if multiple and tag == 0 else tag
+        tags = [each for each in tags if each in ledger.unacked]
+        if self._transaction is not None:
+            self._transaction += tags
+        else:
+            self._settle(tags, now)
+        return sent
+
+    def recovered(self, now: float) -> None:
+        """Everything unacknowledged goes back to its queue."""
+        self._settle(list(self.ledger.unacked), now)
+
+    def take_acks(self) -> Sequence[Ack]:
+        """The frames to send now, in as few as is safe."""
+        tags, self.outbox = self.outbox, []
+        if not self.verbatim and len(tags) == 1:
+            return (Ack(tags[0], False),)
+        frames = self.ledger.frames(tags, self._held_tags()) if tags else []
+        verbatim, self.verbatim = self.verbatim, []
+        return frames + verbatim
+
+    def give_back_all(self, now: float) -> None:
+        """Release all held acks of the channel."""
+        for consumer in self.consumers.values():
+            self._give_back(consumer, now)
+
+    # Transactions
+
+    def transaction_begun(self, now: float) -> None:
+        """From now on acks count when they are committed, and none is held."""
+        if self._transaction is None:
+            self.give_back_all(now)
+            self._transaction = []
+
+    def committed(self, now: float) -> None:
+        """What the transaction acknowledged is acknowledged now."""
+        # A tag may have been acknowledged singly and again among several.
+        tags = dict.fromkeys(self._transaction or ())
+        self._settle([tag for tag in tags if tag in self.ledger.unacked], now)
+        self._transaction = []
+
+    def rolled_back(self) -> None:
+        """The acks of the transaction were never given."""
+        self._transaction = []
+
+    # Time
+
+    def wake(self, now: float) -> None:
+        """Do what is due: samples, acks to release, lanes to change."""
+        if self.waking:
+            return
+        self.waking = True
+        # A sample that raises is tried again with the next event.
+        self.wake_at = now
+        try:
+            for consumer in list(self.consumers.values()):
+                if not consumer.cancelled:
+                    self._attend(consumer, now)
+        finally:
+            self.waking = False
+        self.wake_at = min(
+            (self._deadline(consumer, now) for consumer in self.consumers.values()),
+            default=math.inf,
+        )
+
+    def _attend(self, consumer: Consumer, now: float) -> None:
+        consumer.now = now
+        if now >= consumer.next_sample:
+            consumer.start_next_interval()
+            consumer.sample_due()
+            if consumer.cancelled:
+                return
+        dry_since = consumer.sensors.dry_since(now)
+        if dry_since is not None and now - dry_since >= IDLE_AFTER_SECONDS:
+            self._send(consumer, consumer.window.rest(now), now)
+        self._change_lanes(consumer, now)
+        self._release(consumer, now)
+        if consumer.notices:
+            self.commands.extend(consumer.notices)
+            consumer.notices.clear()
+
+    def _change_lanes(self, consumer: Consumer, now: float) -> None:
+        """Ask for the next change of lanes; there is one at a time."""
+        if consumer.pending is not None or self.blocked:
+            return
+        lane = consumer.barren_lane() or consumer.plan.saturated_lane(now)
+        if lane is not None:
+            consumer.pending = lane
+            self.commands.append(CancelLane(lane))
+            return
+        size = consumer.plan.new_lane_size(now) if now >= consumer.grow_after else 0
+        if size:
+            lane = consumer.pending = self._new_lane(consumer, size)
+            self.commands.append(OpenLane(lane))
+
+    def _deadline(self, consumer: Consumer, now: float) -> float:
+        window = consumer.window
+        due = min(consumer.next_sample, window.deadline(now))
+        if consumer.pending is None and not self.blocked:
+            due = min(due, consumer.plan.deadline())
+            if consumer.grow_after > now:
+                due = min(due, consumer.grow_after)
+        if window.held and not window.idle:
+            due = min(due, now + IDLE_AFTER_SECONDS)
+        return due
+
+    def _wake_by(self, when: float) -> None:
+        if when < self.wake_at:
+            self.wake_at = when
+
+    # Bookkeeping
+
+    def _new_lane(self, consumer: Consumer, size: int) -> Lane:
+        self._lane_number += 1
+        lane = consumer.new_lane(size, self._lane_number)
+        self._lanes[lane.tag] = lane
+        return lane
+
+    def _lane_gone(self, lane: Lane, now: float) -> None:
+        consumer = lane.consumer
+        consumer.now = now
+        if consumer.pending is lane:
+            consumer.pending = None
+        self._lanes.pop(lane.tag, None)
+        consumer.lane_gone(lane)
+
+    def _release(self, consumer: Consumer, now: float) -> None:
+        window = consumer.window
+        released = window.release(now)
+        self._send(consumer, released, now)
+        if window.held:
+            due = window.deadline(now)
+            if due < self.wake_at:
+                self.wake_at = due
+
+    def _give_back(self, consumer: Consumer, now: float) -> None:
+        consumer.plan.keep_all()
+        self._send(consumer, consumer.window.drain(now), now)
+
+    def _send(self, consumer: Consumer, released: list[Held], now: float) -> None:
+        slots = 0
+        for tag, lane, _ in released:
+            self.outbox.append(tag)
+            if lane.cancelled:
+                self._wake_by(now)  # slots that a new lane may take
+            else:
+                slots += 1
+        consumer.sensors.released(slots, consumer.window.held, now)
+
+    def _ack_in_transaction(self, tag: int, multiple: bool) -> None:
+        """Part of a transaction: on the wire at once, but a slot only after the commit."""
+        assert self._transaction is not None
+        ledger = self.ledger
+        tags = ledger.up_to(tag) if multiple else [tag]
+        self._transaction += [each for each in tags if each in ledger.unacked]
+        ledger.fetched.difference_update(ledger.fetched_up_to(tag) if multiple else [tag])
+        self.verbatim.append(Ack(tag, multiple))
+
+    def _ack_up_to(self, tag: int, now: float) -> None:
+        ledger = self.ledger
+        tags = ledger.up_to(tag)
+        fetched = ledger.fetched_up_to(tag)
+        ledger.fetched.difference_update(fetched)
+        if not ledger.whole or not (tags or fetched):
+            # Also for messages that are not in our books: as the user gave it.
+            self.give_back_all(now)
+            self.verbatim.append(Ack(tag, True))
+            self._settle(tags, now)
+            return
+        self.verbatim += [Ack(each, False) for each in fetched]
+        affected = {}
+        for each in tags:
+            lane = ledger.unacked.pop(each)
+            lane.consumer.sensors.settled(now)
+            lane.consumer.window.hold(each, lane, now)
+            affected[lane.consumer.tag] = lane.consumer
+        for consumer in affected.values():
+            self._release(consumer, now)
+
+    def _settle(self, tags: list[int], now: float) -> None:
+        """These are no longer unacknowledged at the broker."""
+        for tag in tags:
+            lane = self.ledger.unacked.pop(tag)
+            consumer = lane.consumer
+            consumer.sensors.settled(now)
+            consumer.window.settled(lane)
+            consumer.sensors.released(int(not lane.cancelled), consumer.window.held, now)
+
+    def _held_tags(self) -> list[int]:
+        consumers = [*self.consumers.values(), *self._leaving]
+        return [held.tag for each in consumers for held in each.window.all_held()]
+
+
+__all__ = ["CancelLane", "Command", "Consumer", "Core", "Notice", "OpenLane"]
