@@ -86,7 +86,7 @@ def test_an_exclusive_consumer_without_limits_still_has_room_to_grow(
     fill(broker.parameters, queue_name, 400)
     handled, consumer = handle_all(broker, queue_name, 400, **LANES, exclusive=True)
     handled.assert_each_once_in_order(400)
-    assert consumer.most == MAX_HELD
+    assert consumer.plant.most == MAX_HELD
 
 
 def test_a_single_subscription_says_that_it_cannot_grow(
