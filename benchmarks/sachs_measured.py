@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from simulator.specjms import TYPES, expected, vertical
-from simulator.specjms.messages import BY_NAME, BYTES
-from simulator.specjms.topology import Topology
+from simulator.studies.specjms import TYPES, expected, vertical
+from simulator.studies.specjms.message_types import BY_NAME, BYTES
+from simulator.studies.specjms.topology import Topology
 
 BYTES_PER_MS = 125_000.0
 

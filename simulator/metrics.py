@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.latency import BINS, quantile
+from simulator.engine.latency_bins import BINS, quantile
 
 if TYPE_CHECKING:
     from simulator.simulation import ConsumerTotals, Simulation

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from controlmq.errors import InputError
 from controlmq.loop import Sample
-from simulator.scenario import Scenario
+from simulator.scenario.scenario import Scenario
 from simulator.simulation import Counts, Simulation
 
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from controlmq.checks import finite, prefetch_count
 from controlmq.errors import InputError
-from simulator.adaptation import Adaptation
-from simulator.consumers import Consumer
-from simulator.engine import FINISHED, STANDING_STILL, run_until
-from simulator.knobs import fastest, rate_factor, service_time, stretch
-from simulator.layout import Layout, new_state
-from simulator.messages import with_room
-from simulator.scenario import Scenario
-from simulator.state import State
-from simulator.workload import Publishers
+from simulator.engine.event_loop import FINISHED, STANDING_STILL, run_until
+from simulator.engine.layout import Layout, new_state
+from simulator.engine.messages import with_room
+from simulator.engine.simulation_state import State
+from simulator.rule_runner import Adaptation
+from simulator.scenario.consumers import Consumer
+from simulator.scenario.knobs import fastest, rate_factor, service_time, stretch
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.scenario import Scenario
 
 MOST_MESSAGES = 2**25
 """Messages in the system at once, 34 million in 3 GB: a queue without a bound has outgrown

@@ -29,10 +29,10 @@ from simulator import (
     Simulation,
     Size,
 )
-from simulator.messages import AT_BROKER, FREE
-from simulator.rows import ENTER, ROUTE
-from simulator.rules import CONSUMER_ACTIONS, METRICS, PUBLISHER_ACTIONS, VALUE_ACTIONS
-from simulator.state import State
+from simulator.engine.messages import AT_BROKER, FREE
+from simulator.engine.rows import ENTER, ROUTE
+from simulator.engine.simulation_state import State
+from simulator.scenario.rules import CONSUMER_ACTIONS, METRICS, PUBLISHER_ACTIONS, VALUE_ACTIONS
 from tests.simulator.test_queues import conserved
 from tests.simulator.test_window import durations
 

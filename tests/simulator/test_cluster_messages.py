@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from simulator.cluster import CONSUMER, PRODUCER, Cluster, Machines, SimulatedCluster
+from simulator.studies.cluster import CONSUMER, PRODUCER, Cluster, Machines, SimulatedCluster
 
 STEPS = st.tuples(
     st.sampled_from(("join", "join", "leave")),

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from controlmq.errors import InputError
 from simulator import Duration, Meter, Recording, Rule, Simulation, load_scenario
-from simulator.latency import BINS, bin_of, edges, quantile
+from simulator.engine.latency_bins import BINS, bin_of, edges, quantile
 from tests.simulator.scenarios import ROSA, one_queue, with_prefetch
 
 GALLERY = Path(__file__).parents[2] / "examples" / "simulator"

@@ -23,7 +23,7 @@ from simulator import (
     Size,
     load_scenario,
 )
-from simulator.checks import LARGEST_MESSAGE
+from simulator.scenario.checks import LARGEST_MESSAGE
 
 
 def published_by(

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from simulator import Duration, Simulation
-from simulator.draws import SOURCE, draw, source, standard_normal
-from simulator.state import State
+from simulator.engine.draws import SOURCE, draw, source, standard_normal
+from simulator.engine.simulation_state import State
 from tests.simulator.scenarios import one_queue
 
 

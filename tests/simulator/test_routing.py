@@ -23,7 +23,7 @@ from simulator import (
     Simulation,
     parse_scenario,
 )
-from simulator.routing import topic_matches
+from simulator.scenario.exchanges import topic_matches
 
 NAMES = ("a", "b", "c")
 

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.rows import CLOCK
-from simulator.state import State
-from simulator.timers import NEVER, ROOT, leaves, new_timers, set_timer, when
+from simulator.engine.rows import CLOCK
+from simulator.engine.simulation_state import State
+from simulator.engine.timers import NEVER, ROOT, leaves, new_timers, set_timer, when
 
 times = st.integers(0, 5).map(float) | st.just(NEVER)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controlmq.errors import InputError
-from simulator.specjms import TYPES, Topology, expected, horizontal, scaled, vertical
-from simulator.specjms.messages import BYTES, CYCLE
+from simulator.studies.specjms import TYPES, Topology, expected, horizontal, scaled, vertical
+from simulator.studies.specjms.message_types import BYTES, CYCLE
 from tests.simulator.specjms.published import (
     BASE_TIMES_SECONDS,
     GROUP_SHARES,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from simulator import Duration, Publishers, Simulation
-from simulator.specjms import (
+from simulator.studies.specjms import (
     Deployment,
     Phases,
     Run,
@@ -21,7 +21,7 @@ from simulator.specjms import (
     vertical,
     workload,
 )
-from simulator.specjms.build import MACHINE, with_rates
+from simulator.studies.specjms.build import MACHINE, with_rates
 from tests.simulator.specjms.published import SHORT
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from controlmq.cli.main import main
 from controlmq.errors import InputError
-from simulator.specjms import Delivery, load_freeform
+from simulator.studies.specjms import Delivery, load_freeform
 
 
 def test_the_command_runs_and_audits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,9 @@ import pytest
 from controlmq.cli.specjms.live import plan_of
 from controlmq.errors import InputError
 from simulator import Duration
-from simulator.specjms import Phases, Topology, audit, vertical, workload
-from simulator.specjms.messages import BYTES, CYCLE
-from simulator.specjms.observed import Observed, observed_run
+from simulator.studies.specjms import Phases, Topology, audit, vertical, workload
+from simulator.studies.specjms.message_types import BYTES, CYCLE
+from simulator.studies.specjms.observed import Observed, observed_run
 from tests.simulator.specjms.published import SHORT
 
 

@@ -8,9 +8,9 @@ from itertools import cycle, islice
 from typing import Any
 
 from simulator import Simulation, Size
-from simulator.specjms import TYPES, MessageType, Run, Workload, run
-from simulator.specjms.flow import base_type
-from simulator.specjms.messages import BYTES
+from simulator.studies.specjms import TYPES, MessageType, Run, Workload, run
+from simulator.studies.specjms.flow import base_type
+from simulator.studies.specjms.message_types import BYTES
 
 
 @dataclass(frozen=True)

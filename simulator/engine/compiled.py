@@ -1,0 +1,63 @@
+"""Compiling the engine with numba, and keeping its cache honest.
+
+Compiled code neither makes nor keeps arrays: it gets the address of those a run consists of
+(:mod:`simulator.engine.tables`), and numba is told that there is nothing to count references to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import njit
+
+from controlmq import checks
+
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+
+CHECKS = Path(checks.__file__)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """A function that other compiled functions call; it is compiled into its callers."""
+    return cast(Function, njit(**OPTIONS, forceinline=True)(function))
+
+
+def called(function: Function) -> Function:
+    """A function too large, or used too seldom, to be compiled into its callers."""
+    return cast(Function, njit(**OPTIONS)(function))
+
+
+def entry_point(function: Function) -> Function:
+    """A compiled function that Python calls; the machine code is kept on disk.
+
+    numba looks at the file of this function alone to see whether its cache is stale. The
+    function must therefore close over :func:`source_stamp`, which becomes part of the key.
+    """
+    try:
+        return cast(Function, njit(**OPTIONS, cache=True)(function))
+    except RuntimeError:  # neither this folder nor the user's cache folder can be written
+        return cast(Function, njit(**OPTIONS)(function))
+
+
+def sources() -> list[Path]:
+    """The files that machine code can depend on: what is compiled, and what it imports.
+
+    Compiled code takes constants in at compile time, so the words of a scenario and the checks
+    that they are made of belong to it as well.
+    """
+    engine = Path(__file__).parent
+    folders = (engine, engine.parent / "scenario")
+    return [*(path for folder in folders for path in sorted(folder.glob("*.py"))), CHECKS]
+
+
+def source_stamp() -> int:
+    """A number above 0 that changes whenever a file of :func:`sources` does."""
+    digest = hashlib.blake2b(digest_size=6)
+    for path in sources():
+        digest.update(path.read_bytes())
+    return 1 + int.from_bytes(digest.digest(), "big")

@@ -1,0 +1,240 @@
+"""The consumer's side: buffer, handlers, acknowledgements, and what a crash does to them."""
+
+from __future__ import annotations
+
+from simulator.engine.compiled import called, compiled
+from simulator.engine.draws import draw, uniform
+from simulator.engine.factors import factor_at
+from simulator.engine.latency_bins import BINS, bin_of
+from simulator.engine.links import answer, emit, leave_link, new_message
+from simulator.engine.messages import AT_BROKER, FREE, NONE, append, put_first, take_first
+from simulator.engine.rows import COVERED, DONE, ON_RECEIPT, RETURN, SETTLE
+from simulator.engine.simulation_state import State
+from simulator.engine.timers import NEVER, set_timer, when
+from simulator.engine.window import account
+
+
+@compiled
+def receive(state: State, consumer: int, now: float) -> int:
+    """A message reaches its consumer and stands in its buffer; a handler that is idle."""
+    client = state.consumers[consumer]
+    message = leave_link(state, client.down_line, client.down_slot)
+    if not client.up:
+        lose(state, consumer, message)
+        return NONE
+    row = state.pool[message]
+    row.since = now
+    if client.acknowledge == ON_RECEIPT:
+        receipt = take_first(state, FREE)
+        state.pool[receipt] = row
+        state.pool[receipt].outcome = DONE
+        row.settled = True
+        if row.twin != NONE:
+            state.pool[row.twin].twin = receipt
+            row.twin = NONE
+        answer(state, consumer, receipt, now)
+    append(state, client.buffer_line, message)
+    handler = client.idle
+    if handler != NONE:
+        client.idle = state.handlers[handler].next_idle
+    return handler  # type: ignore[no-any-return]
+
+
+@compiled
+def serve(state: State, handler: int, now: float) -> None:
+    """A handler gives the business logic the first message of the buffer, or is idle."""
+    worker = state.handlers[handler]
+    client = state.consumers[worker.consumer]
+    if state.lines[client.buffer_line].length == 0:
+        worker.message = NONE
+        worker.next_idle = client.idle
+        client.idle = handler
+        set_timer(state, worker.slot, NEVER)
+        return
+    message = take_first(state, client.buffer_line)
+    row = state.pool[message]
+    client.arrivals += 1
+    client.buffer_time += now - row.since
+    note_latency(state, message, now)
+    worker.message = message
+    worker.work = draw(state, client.work)
+    if client.phases > 0:
+        worker.work *= factor_at(state.phases, client.first_phase, client.phases, now)
+    end = now + worker.work + client.overhead
+    client.busy_time += end - now
+    set_timer(state, worker.slot, end)
+
+
+@compiled
+def note_latency(state: State, message: int, now: float) -> None:
+    """Count how long a message took from its publisher to the business logic."""
+    row = state.pool[message]
+    kind = state.kinds[row.kind]
+    note(state, pair_of(state, row.queue, kind.type), now - row.published)
+    if kind.chain != NONE:
+        note_chain(state, kind.chain, now - row.origin)
+
+
+@compiled
+def pair_of(state: State, queue_index: int, type_index: int) -> int:
+    """The row of latencies of a type of message in a queue that it comes to."""
+    queue = state.queues[queue_index]
+    place, among = queue.first_pair, queue.pairs
+    while among > 1:
+        half = among // 2
+        if state.pairs[place + half] <= type_index:
+            place += half
+        among -= half
+    return place  # type: ignore[no-any-return]
+
+
+@compiled
+def note(state: State, place: int, taken: float) -> None:
+    """Count one latency in a row of them."""
+    latency = state.latencies[place]
+    latency.count += 1
+    latency.sum += taken
+    latency.most = max(latency.most, taken)
+    state.bins[place * BINS + bin_of(taken)] += 1
+
+
+@called
+def note_chain(state: State, place: int, taken: float) -> None:
+    """Count how long it took from the message that a chain of them began with."""
+    note(state, place, taken)
+
+
+@compiled
+def finish(state: State, handler: int, now: float) -> None:
+    """A handler is done with a message: it sends what follows from it, and answers for it."""
+    worker = state.handlers[handler]
+    client = state.consumers[worker.consumer]
+    message = worker.message
+    row = state.pool[message]
+    client.finished += 1
+    client.work_time += worker.work
+    row.outcome = DONE
+    if client.failure > 0.0 and uniform(state.sources[client.fail]) < client.failure:
+        row.outcome = client.on_failure
+        client.failed += 1
+    elif client.sends > 0:
+        pass_on(state, worker.consumer, message, now)
+    if row.settled:
+        put_first(state, FREE, message)
+    elif client.batch == 1:
+        answer(state, worker.consumer, message, now)
+    else:
+        append(state, client.done_line, message)
+        answer_batch(state, worker.consumer, now)
+
+
+@called
+def answer_batch(state: State, consumer: int, now: float) -> None:
+    """A consumer answers for all it has finished, once that is a batch.
+
+    A batch is never more than the window lets it have, for which it would wait for ever, and a
+    consumer that was removed waits for no more.
+    """
+    client = state.consumers[consumer]
+    chain = state.lines[client.done_line]
+    if client.active and chain.length < min(client.batch, client.low):
+        return
+    while chain.length > 0:
+        message = take_first(state, client.done_line)
+        row = state.pool[message]
+        if client.multiple and chain.length > 0 and row.outcome == DONE:
+            row.outcome = COVERED
+        answer(state, consumer, message, now)
+
+
+@called
+def pass_on(state: State, consumer: int, cause: int, now: float) -> None:
+    """Publish what a finished message leads to."""
+    client = state.consumers[consumer]
+    type_index = state.kinds[state.pool[cause].kind].type
+    for number in range(client.first_send, client.first_send + client.sends):
+        sending = state.sends[number]
+        if sending.on != NONE and sending.on != type_index:
+            continue
+        if sending.probability < 1.0:
+            if uniform(state.sources[sending.choose]) >= sending.probability:
+                continue
+        message = take_first(state, FREE)
+        new_message(state, message, sending.kind, sending.size, now)
+        state.pool[message].origin = state.pool[cause].origin
+        state.pool[message].index = state.pool[cause].index
+        emit(state, client.port, message, now)
+
+
+@compiled
+def lose(state: State, consumer: int, message: int) -> None:
+    """A message is with a consumer that is down: gone, or the broker's to give again."""
+    client = state.consumers[consumer]
+    if state.pool[message].settled:
+        client.lost += 1
+        put_first(state, FREE, message)
+    else:
+        put_first(state, client.lost_line, message)
+
+
+@called
+def crash(state: State, consumer: int, now: float) -> None:
+    """A consumer goes down with all it holds; the broker notices one way of the link later."""
+    client = state.consumers[consumer]
+    client.up = False
+    client.crashes += 1
+    while state.lines[client.done_line].length > 0:
+        lose(state, consumer, take_first(state, client.done_line))
+    client.idle = NONE
+    for handler in range(client.first_handler, client.first_handler + client.handlers):
+        worker = state.handlers[handler]
+        if worker.message != NONE:
+            lose(state, consumer, worker.message)
+            client.busy_time -= when(state, worker.slot) - now
+            set_timer(state, worker.slot, NEVER)
+        worker.message = NONE
+        worker.next_idle = client.idle
+        client.idle = handler
+    while state.lines[client.buffer_line].length > 0:
+        lose(state, consumer, take_first(state, client.buffer_line))
+    set_timer(state, client.crash_slot, NEVER)
+    set_timer(state, client.notice_slot, now + client.delay)
+
+
+@called
+def notice(state: State, consumer: int, now: float) -> None:
+    """The broker sees that a consumer is gone and takes back what it had delivered."""
+    account(state, consumer, now)
+    client = state.consumers[consumer]
+    client.listening = False
+    while state.lines[client.down_line].length > 0:
+        lose(state, consumer, take_first(state, client.down_line))
+    set_timer(state, client.down_slot, NEVER)
+    set_timer(state, client.notice_slot, NEVER)
+    # The youngest goes back first, so that the oldest ends up at the head of the queue.
+    while state.lines[client.lost_line].length > 0:
+        message = take_first(state, client.lost_line)
+        state.pool[message].outcome = RETURN
+        state.pool[message].job = SETTLE
+        append(state, AT_BROKER, message)
+    pause = draw(state, client.restart)
+    set_timer(state, client.restart_slot, now + pause)
+
+
+@called
+def restart(state: State, consumer: int, now: float) -> None:
+    """A consumer is back and asks for messages."""
+    account(state, consumer, now)
+    client = state.consumers[consumer]
+    client.up = True
+    client.listening = True
+    set_timer(state, client.restart_slot, NEVER)
+    live(state, consumer, now)
+
+
+@compiled
+def live(state: State, consumer: int, now: float) -> None:
+    """Draw when a consumer that has begun will crash."""
+    client = state.consumers[consumer]
+    life = draw(state, client.crash)
+    set_timer(state, client.crash_slot, now + life)

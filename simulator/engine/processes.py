@@ -1,0 +1,98 @@
+"""The broker's processes: each does one job at a time, and they take turns on the cores.
+
+A process that has a job and no core waits in line; it does one job when its turn comes and, if
+it has more, goes to the end of the line. That is how the Erlang virtual machine shares its
+schedulers among processes whose jobs are short. Of its jobs a queue does those for consumers
+first, as RabbitMQ's queues do, so that publishers cannot keep it from delivering.
+"""
+
+from __future__ import annotations
+
+from simulator.engine.compiled import called, compiled
+from simulator.engine.messages import AT_BROKER, NONE, append, take_first
+from simulator.engine.rows import COVERED, ROUTE, SEND, SETTLE
+from simulator.engine.simulation_state import State
+from simulator.engine.timers import NEVER, set_timer
+
+
+@compiled
+def to_broker(state: State, process_index: int, message: int, job: int) -> None:
+    """Give the broker a job; without costs it turns to it before time goes on."""
+    state.pool[message].job = job
+    if state.clock[0].cores == 0:
+        append(state, AT_BROKER, message)
+    else:
+        to_process(state, process_index, message)
+
+
+@called
+def to_process(state: State, process_index: int, message: int) -> None:
+    """Give a process a job; if it has no other and this one costs nothing, it is done."""
+    process = state.processes[process_index]
+    idle = process.message == NONE and not process.waiting
+    if idle and cost(state, message) == 0.0:
+        append(state, AT_BROKER, message)
+        return
+    job = state.pool[message].job
+    append(state, process.line + (1 if job in (SEND, SETTLE) else 0), message)
+    if idle:
+        wait_for_core(state, process_index)
+
+
+@compiled
+def cost(state: State, message: int) -> float:
+    """Seconds that a core needs for what is to be done with a message."""
+    row = state.pool[message]
+    price = state.costs[row.job]
+    if row.job == SETTLE and row.outcome == COVERED:
+        return 0.0
+    seconds = price.seconds + row.size * price.per_byte
+    if row.job == ROUTE:
+        seconds += state.routes[row.route].targets * price.per_copy
+    else:
+        queue = state.queues[row.queue]
+        if queue.slowdown > 0.0:
+            entering = state.lines[state.processes[queue.process].line].length
+            seconds *= 1.0 + queue.slowdown * (queue.length + entering)
+    return seconds  # type: ignore[no-any-return]
+
+
+@compiled
+def wait_for_core(state: State, process_index: int) -> None:
+    """Put a process at the end of those that wait for a core."""
+    clock = state.clock[0]
+    process = state.processes[process_index]
+    process.next = NONE
+    process.waiting = True
+    if clock.first_process == NONE:
+        clock.first_process = process_index
+    else:
+        state.processes[clock.last_process].next = process_index
+    clock.last_process = process_index
+
+
+@called
+def begin(state: State, now: float) -> None:
+    """The first process in line gets a core and begins its next job."""
+    clock = state.clock[0]
+    process = state.processes[clock.first_process]
+    clock.first_process = process.next
+    clock.idle_cores -= 1
+    urgent = state.lines[process.line + 1].length > 0
+    process.waiting = False
+    process.message = take_first(state, process.line + (1 if urgent else 0))
+    seconds = cost(state, process.message)
+    clock.core_time += seconds
+    set_timer(state, process.slot, now + seconds)
+
+
+@called
+def worked(state: State, process_index: int) -> None:
+    """A job is done: the broker acts on it, and the core is free for the next in line."""
+    process = state.processes[process_index]
+    append(state, AT_BROKER, process.message)
+    process.message = NONE
+    set_timer(state, process.slot, NEVER)
+    state.clock[0].idle_cores += 1
+    if state.lines[process.line].length + state.lines[process.line + 1].length > 0:
+        wait_for_core(state, process_index)

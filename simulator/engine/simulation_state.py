@@ -1,0 +1,74 @@
+"""Everything a run knows at an instant, as arrays with one row per entity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.engine import rows
+from simulator.engine.draws import SOURCE
+from simulator.engine.messages import LINE, MESSAGE
+from simulator.engine.tables import Tables
+from simulator.engine.timers import TIMER
+
+Rows = npt.NDArray[Any]
+FLOAT, WHOLE = np.dtype(np.float64), np.dtype(np.int64)
+
+
+class State(Tables):
+    """The arrays the engine runs on."""
+
+    ROWS: ClassVar[Mapping[str, np.dtype[Any]]] = {
+        "clock": rows.CLOCK,
+        "timers": TIMER,
+        "slots": rows.SLOT,
+        "pool": MESSAGE,
+        "lines": LINE,
+        "sources": SOURCE,
+        "replayed": FLOAT,  # values of all replays
+        "publishers": rows.PUBLISHER,
+        "choices": rows.CHOICE,
+        "phases": rows.PHASE,
+        "ports": rows.PORT,
+        "queues": rows.QUEUE,
+        "consumers": rows.CONSUMER,
+        "handlers": rows.HANDLER,
+        "sends": rows.SEND_ROW,
+        "processes": rows.PROCESS,
+        "kinds": rows.KIND,
+        "routes": rows.ROUTE_ROW,
+        "targets": WHOLE,  # queues of all routes
+        "dead": WHOLE,  # route by queue that dead-letters and kind
+        "costs": rows.COST,  # by job
+        "pairs": WHOLE,  # types of the rows of latencies by queue and type
+        "latencies": rows.LATENCY,
+        "bins": WHOLE,  # messages by row of latencies and bin
+    }
+
+    clock: Rows
+    timers: Rows
+    slots: Rows
+    pool: Rows
+    lines: Rows
+    sources: Rows
+    replayed: Rows
+    publishers: Rows
+    choices: Rows
+    phases: Rows
+    ports: Rows
+    queues: Rows
+    consumers: Rows
+    handlers: Rows
+    sends: Rows
+    processes: Rows
+    kinds: Rows
+    routes: Rows
+    targets: Rows
+    dead: Rows
+    costs: Rows
+    pairs: Rows
+    latencies: Rows
+    bins: Rows

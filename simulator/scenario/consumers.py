@@ -1,0 +1,129 @@
+"""Consumers: how they receive, work, acknowledge, fail and pass on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controlmq.checks import MOST_PREFETCH, prefetch_count
+from controlmq.errors import InputError
+from simulator.scenario import checks
+from simulator.scenario.distributions import Duration, Size
+from simulator.scenario.publishers import MOST_PRIORITIES, Change, check_schedule
+
+ACKNOWLEDGEMENTS = ("after-processing", "on-receipt", "automatic")
+FAILURES = ("requeue", "reject", "no-answer")
+
+
+@dataclass(frozen=True)
+class Send:
+    """A message that a consumer publishes each time it has finished one.
+
+    ``on`` is the type of message that leads to it; without it, any. It is sent with
+    ``probability``, through ``exchange`` or, without it, to the queue its routing key names.
+    """
+
+    routing_key: str = ""
+    exchange: str = ""
+    on: str | None = None
+    type: str | None = None
+    probability: float = 1.0
+    size: int | Size = 0
+    persistent: bool = False
+    priority: int = 0
+    headers: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        checks.any_text("routing_key", self.routing_key)
+        checks.any_text("exchange", self.exchange)
+        for key in ("on", "type"):
+            if getattr(self, key) is not None:
+                checks.text(key, getattr(self, key))
+        checks.share("probability", self.probability)
+        checks.size("size", self.size)
+        checks.flag("persistent", self.persistent)
+        checks.whole("priority", self.priority, 0, MOST_PRIORITIES - 1)
+        checks.headers("headers", self.headers)
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A consumer of a queue: ``handlers`` threads that each work on one message at a time.
+
+    A message costs its handler ``work`` (the business logic) and then ``overhead`` seconds
+    (the client) before it is acknowledged. ``link`` names the way to the broker; without it
+    the way takes no time. ``prefetch`` is in force at the start.
+
+    ``acknowledge`` says when: "after-processing", "on-receipt" (before a handler has it) or
+    "automatic" (the broker forgets what it sent, and the prefetch counts for nothing). With
+    ``ack_batch`` it waits for that many, or as many as the prefetch in force allows if that is
+    less, and once it is removed for none; with ``ack_multiple`` one acknowledgement then stands
+    for all of them.
+
+    With probability ``failure`` the work fails, and the message is put back ("requeue") or
+    given up ("reject"), as ``on_failure`` says; with "no-answer" the broker hears nothing of it
+    and the queue's visibility timeout brings it back. After ``crash_every`` the consumer loses
+    everything it holds, and takes up work again ``restart`` after the broker has noticed.
+    ``work_schedule`` changes the work while the scenario runs. ``sends`` are published whenever
+    a message is finished without failing.
+    """
+
+    name: str
+    queue: str
+    work: Duration
+    handlers: int = 1
+    overhead: float = 0.0
+    link: str | None = None
+    prefetch: float = 1.0
+    acknowledge: str = "after-processing"
+    ack_batch: int = 1
+    ack_multiple: bool = False
+    failure: float = 0.0
+    on_failure: str = "requeue"
+    crash_every: Duration | None = None
+    restart: Duration | None = None
+    work_schedule: Sequence[Change] = ()
+    sends: Sequence[Send] = ()
+
+    def __post_init__(self) -> None:
+        checks.text("name", self.name)
+        checks.text("queue", self.queue)
+        checks.duration("work", self.work)
+        checks.whole("handlers", self.handlers, 1, 100_000)
+        checks.seconds("overhead", self.overhead)
+        if self.link is not None:
+            checks.text("link", self.link)
+        prefetch_count("prefetch", self.prefetch)
+        self._check_acknowledgements()
+        checks.share("failure", self.failure)
+        checks.choice("on_failure", self.on_failure, FAILURES)
+        if self.failure and self.acknowledge != "after-processing":
+            raise InputError(
+                f"failure is {self.failure:g}, but a message acknowledged {self.acknowledge} "
+                "cannot be given back; acknowledge after-processing."
+            )
+        if (self.crash_every is None) != (self.restart is None):
+            raise InputError("crash_every and restart go together; give both or neither.")
+        for key in ("crash_every", "restart"):
+            if getattr(self, key) is not None:
+                checks.duration(key, getattr(self, key))
+        if self.crash_every is not None and self.crash_every.mean < 0.001:
+            raise InputError("crash_every has a mean below 0.001 seconds; give more.")
+        check_schedule(self, "work_schedule")
+        checks.entities(self, "sends", Send)
+
+    def _check_acknowledgements(self) -> None:
+        checks.choice("acknowledge", self.acknowledge, ACKNOWLEDGEMENTS)
+        checks.whole("ack_batch", self.ack_batch, 1, MOST_PREFETCH)
+        checks.flag("ack_multiple", self.ack_multiple)
+        if self.ack_batch == 1 and not self.ack_multiple:
+            return
+        if self.acknowledge != "after-processing":
+            raise InputError(
+                "ack_batch and ack_multiple are for messages acknowledged after-processing."
+            )
+        if self.ack_multiple and self.handlers > 1:
+            raise InputError(
+                "ack_multiple stands for all messages up to one, and several handlers finish "
+                "out of order; give handlers = 1 or leave it out."
+            )

@@ -1,0 +1,43 @@
+"""How far what a scenario says can be changed while it runs, by a rule or from Python."""
+
+from __future__ import annotations
+
+from controlmq.checks import above_zero, finite
+from controlmq.errors import InputError
+from simulator.scenario.consumers import Consumer
+from simulator.scenario.distributions import LONGEST
+from simulator.scenario.publishers import SHORTEST_INTERVAL, Publishers
+
+SLOWEST = 0.001
+"""Of the scenario's rate. Publishers that are to send nothing are paused or removed."""
+
+
+def service_time(key: str, value: object) -> float:
+    """``value`` as the mean of seconds that work can be made to take."""
+    mean = above_zero(key, value)
+    if mean > LONGEST:
+        raise InputError(f"{key} is {mean:g} seconds; give at most {LONGEST:g}.")
+    return mean
+
+
+def stretch(consumer: Consumer, mean: float) -> float:
+    """By what a consumer's work is stretched to take ``mean`` seconds on average."""
+    if consumer.work.mean == 0:
+        raise InputError(
+            f"the work of {consumer.name!r} takes no time and cannot be stretched; "
+            "give it a mean above 0 in the scenario."
+        )
+    return mean / consumer.work.mean
+
+
+def rate_factor(key: str, value: object, most: float) -> float:
+    """``value`` as a multiple of the rate at which publishers send."""
+    factor = finite(key, value)
+    if not SLOWEST <= factor <= most:
+        raise InputError(f"{key} is {factor:g}; give {SLOWEST:g} to {most:g}.")
+    return factor
+
+
+def fastest(group: Publishers) -> float:
+    """The most by which the rate of publishers can be multiplied."""
+    return group.every.mean / SHORTEST_INTERVAL

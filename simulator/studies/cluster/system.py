@@ -1,0 +1,229 @@
+"""A cluster of queues in simulation: clients join and leave, messages may be forwarded."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+from simulator.metrics import Meter
+from simulator.scenario import checks
+from simulator.scenario.broker import Broker, Queue
+from simulator.scenario.consumers import Consumer, Send
+from simulator.scenario.distributions import Duration
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.scenario import Scenario
+from simulator.simulation import Simulation
+from simulator.studies.cluster.membership import CONSUMER, PRODUCER, Cluster, Member
+
+BALANCES = ("optimised", "default")
+
+QUEUE_WORK = 1 / 1900
+"""Seconds of a queue's work on one message: the source measured 1.9 messages/ms at most."""
+
+RELAY = "relay"
+"""Where messages are on their way from one queue of the cluster to another."""
+
+FORWARDED_AT_ONCE = 10.0
+"""Messages in flight to and from the relay: enough to keep it busy."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What the clients do and what a queue can do.
+
+    A producer sends ``rate`` messages a second, a consumer works ``work`` seconds on each. Each
+    queue spends ``queue_work`` seconds on a message, and a share of ``slowdown`` more for every
+    message that waits. A queue with more than ``forward_above`` messages waiting passes some
+    on to the shortest, if that has less than half as many; without it, only a queue that is to
+    go and has no consumer left passes on what it has.
+    """
+
+    rate: float = 87.5
+    work: float = 1 / 45
+    queue_work: float = QUEUE_WORK
+    slowdown: float = 2e-6
+    forward_above: int | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a cluster did in an interval: messages/second sent and worked on.
+
+    ``waiting`` are all messages that were sent and not worked on yet, at its end.
+    """
+
+    time: float
+    sent: float
+    throughput: float
+    waiting: int
+    queues: int
+    clients: int
+
+    @property
+    def growth(self) -> float:
+        """Messages/second by which more were sent than worked on."""
+        return self.sent - self.throughput
+
+
+@dataclass
+class SimulatedCluster:
+    """Clients, queues and messages of a cluster.
+
+    ``balance`` says who chooses the queue of a new client: "optimised" is the cluster's own
+    election, "default" any queue at random, as when every client is configured by itself.
+    """
+
+    cluster: Cluster
+    machines: Machines = field(default_factory=Machines)
+    balance: str = "optimised"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.choice("balance", self.balance, BALANCES)
+        self._random = random.Random(self.seed)
+        self._names = list(self.cluster.capacities)
+        self._forwarding: set[str] = set()
+        self.simulation = Simulation(self._scenario(), self.seed)
+        for name in self._names:
+            self.simulation.remove_publishers(_template(PRODUCER, name))
+            self.simulation.remove_consumer(_template(CONSUMER, name))
+        self.clients: dict[str, tuple[str, str]] = {}
+        """Role and queue of every client there is."""
+        self._meter = Meter(self.simulation)
+
+    def join(self, role: str) -> str:
+        """A client joins; its name."""
+        if self.balance == "default":
+            member = self.cluster.attach(role, self._random.choice(self.cluster.staying).name)
+        else:
+            member = self.cluster.join(role)
+        client = self._start(role, member)
+        self._forward()
+        return client
+
+    def _start(self, role: str, member: Member) -> str:
+        like = _template(role, member.name)
+        if role == PRODUCER:
+            client = self.simulation.add_publishers(like)
+        else:
+            client = self.simulation.add_consumer(like)
+        self.clients[client] = role, member.name
+        return client
+
+    def leave(self, client: str) -> None:
+        """A client leaves; a consumer finishes what it has."""
+        role, queue = self.clients.pop(client)
+        if role == PRODUCER:
+            self.simulation.remove_publishers(client)
+        else:
+            self.simulation.remove_consumer(client)
+        self._count_messages()
+        self.cluster.leave(role, queue)
+        self._forward()
+
+    def run(self, seconds: float) -> Reading:
+        """Run on, forwarding messages where that is wanted, and read what happened."""
+        end = self.simulation.now + seconds
+        self._forward()
+        while self.simulation.now < end:
+            self.simulation.run_until(min(self.simulation.now + 1.0, end))
+            self._forward()
+        metrics = self._meter.read()
+        workers = [name for name in metrics.consumers if not name.startswith("forward")]
+        published = int(self.simulation.state.publishers["published"].sum())
+        return Reading(
+            self.simulation.now,
+            sum(each.publish_rate for each in metrics.publishers.values()),
+            sum(metrics.consumers[name].arrival_rate for name in workers),
+            published - sum(self.simulation.totals(name).arrivals for name in workers),
+            len(self.cluster.members),
+            self.cluster.clients,
+        )
+
+    def _count_messages(self) -> None:
+        """Tell the members how many messages each has: sent to it and not acknowledged yet.
+
+        What the relay has handed out for a queue counts as its own: it will be sent to no other.
+        """
+        state, scenario = self.simulation.state, self.simulation.scenario
+        left: Counter[str] = Counter()
+        for (_, name), sent in self.simulation.sent.items():
+            left[name] += sent
+        for queue, row in zip(scenario.queues, state.queues, strict=True):
+            left[queue.name] -= int(row["acknowledged"])
+        for number, consumer in enumerate(scenario.consumers):
+            if consumer.queue == RELAY:
+                left[consumer.sends[0].routing_key] += int(state.consumers[number]["in_flight"])
+        for member in self.cluster.members:
+            member.waiting = left[member.name]
+
+    def _forward(self) -> None:
+        """Remove what is empty, and let every queue pass on what it should not keep, no more."""
+        self._count_messages()
+        self.cluster.remove_empty()
+        shortest = min(self.cluster.staying, key=lambda each: each.waiting)
+        wanted = {_forwarder("to", shortest.name)}
+        for member in self.cluster.members:
+            if member is not shortest and self._passes_on(member, shortest):
+                wanted.add(_forwarder("from", member.name))
+        for name in wanted ^ self._forwarding:
+            self.simulation.set_prefetch(name, FORWARDED_AT_ONCE if name in wanted else 0.0)
+        self._forwarding = wanted
+
+    def _passes_on(self, member: Member, shortest: Member) -> bool:
+        if member.marked and member.clients[CONSUMER] == 0:
+            return True  # nobody will ever take them here
+        above = self.machines.forward_above
+        return above is not None and member.waiting > above > 2 * shortest.waiting
+
+    def _scenario(self) -> Scenario:
+        machines, names = self.machines, self._names
+        third = machines.queue_work / 3
+        forwarders = [
+            Consumer(
+                _forwarder(way, name),
+                source,
+                Duration(0.0),
+                prefetch=0.0,
+                sends=[Send(target, type=way)],
+            )
+            for name in names
+            for way, source, target in (("from", name, RELAY), ("to", RELAY, name))
+        ]
+        return Scenario(
+            "cluster",
+            1.0,
+            [
+                Publishers(_template(PRODUCER, name), name, Duration(1 / machines.rate))
+                for name in names
+            ],
+            [*(Queue(name, slowdown=machines.slowdown) for name in names), Queue(RELAY)],
+            [
+                Consumer(
+                    _template(CONSUMER, name),
+                    name,
+                    Duration(machines.work, "normal", 0.1 * machines.work),
+                    prefetch=2.0,
+                )
+                for name in names
+            ]
+            + forwarders,
+            # A server of its own for every queue, that stops no publisher.
+            broker=Broker(
+                cores=len(names) + 1,
+                enqueue=third,
+                deliver=third,
+                acknowledge=third,
+                credit=1_000_000,
+                more_credit_after=1,
+            ),
+        )
+
+
+def _template(role: str, queue: str) -> str:
+    return f"{role} of {queue}"
+
+
+def _forwarder(way: str, queue: str) -> str:
+    return f"forward {way} {queue}"
