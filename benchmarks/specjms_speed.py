@@ -101,7 +101,7 @@ class Peer:
         self.cores = simpy.Resource(self.env, self.broker.cores)
         self.disk = Disk(self.env, self.broker)
         (self.link,) = scenario.links
-        flows = scenario.flows()
+        flows = scenario.message_paths()
         self.kinds, self.types = flows.kinds, flows.types
         self.sent = [0] * len(self.kinds)
         self.queues = [simpy.Store(self.env) for _ in scenario.queues]

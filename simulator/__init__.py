@@ -1,13 +1,18 @@
 """A simulated AMQP broker and its clients, driven by the same loop as a live consumer."""
 
-from simulator.metrics import Meter, Metrics
+from simulator.meter import Meter
+from simulator.metrics import Metrics
 from simulator.plant import SimulatedConsumer, plants
 from simulator.recording import Recording
-from simulator.scenario.broker import Broker, Link, Queue
-from simulator.scenario.consumers import Consumer, Send
+from simulator.scenario.broker import Broker
+from simulator.scenario.changes import Change
+from simulator.scenario.consumers import Consumer
 from simulator.scenario.distributions import Duration, Size
 from simulator.scenario.exchanges import Binding, Exchange
-from simulator.scenario.publishers import Change, Message, Publishers
+from simulator.scenario.links import Link
+from simulator.scenario.messages import Message, Send
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
 from simulator.scenario.rules import Rule
 from simulator.scenario.scenario import Scenario
 from simulator.scenario.toml_file import load_scenario, parse_scenario, shipped_scenarios

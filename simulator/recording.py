@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from controlmq.checks import above_zero
 from controlmq.errors import InputError
-from simulator.metrics import PERCENTILES, Latency, Meter, Metrics
+from simulator.meter import Meter
+from simulator.metrics import PERCENTILES, Latency, Metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 KINDS = ("queues", "consumers", "publishers", "types", "chains", "broker")
 
-COLUMN, MOST_NAMES = 8, 12
+LEGEND_COLUMN_NAMES, MOST_LEGEND_NAMES = 8, 12
 """Names that fit below each other beside a panel, and lines that a legend names at all."""
 
 
@@ -147,8 +148,8 @@ def _panel(
         _line(axes, rows, key, scale=scale, label=name)
     axes.set_ylabel(label)
     axes.set_ylim(bottom=0)
-    if legend and 0 < len(series) <= MOST_NAMES:
-        columns = 1 if len(series) <= COLUMN else 2
+    if legend and 0 < len(series) <= MOST_LEGEND_NAMES:
+        columns = 1 if len(series) <= LEGEND_COLUMN_NAMES else 2
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", ncols=columns)
 
 

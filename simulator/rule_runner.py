@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from simulator.simulation import Simulation
 
 
-class Adaptation:
+class RuleRunner:
     """Looks at every rule when its time has come, and does what is due."""
 
     def __init__(self, simulation: Simulation, rules: Sequence[Rule]) -> None:
@@ -40,7 +40,7 @@ class _Watch:
     """One rule: how long its condition has held, and the changes it has under way."""
 
     def __init__(self, simulation: Simulation, rule: Rule) -> None:
-        from simulator.metrics import Meter
+        from simulator.meter import Meter
 
         self.simulation = simulation
         self.rule = rule

@@ -10,16 +10,17 @@ import numpy as np
 from controlmq.checks import finite, prefetch_count
 from controlmq.errors import InputError
 from simulator.engine.event_loop import FINISHED, STANDING_STILL, run_until
-from simulator.engine.layout import Layout, new_state
+from simulator.engine.initial_state import new_state
+from simulator.engine.layout import Layout
 from simulator.engine.messages import with_room
-from simulator.engine.simulation_state import State
-from simulator.rule_runner import Adaptation
+from simulator.engine.simulation_state import SimulationState
+from simulator.rule_runner import RuleRunner
 from simulator.scenario.consumers import Consumer
 from simulator.scenario.knobs import fastest, rate_factor, service_time, stretch
 from simulator.scenario.publishers import Publishers
 from simulator.scenario.scenario import Scenario
 
-MOST_MESSAGES = 2**25
+MOST_MESSAGES_IN_SYSTEM = 2**25
 """Messages in the system at once, 34 million in 3 GB: a queue without a bound has outgrown
 what a run is worth before it takes the machine down."""
 
@@ -84,8 +85,8 @@ class Simulation:
         self.scenario = scenario
         self.seed = seed
         self._state = new_state(scenario, seed)
-        flows = scenario.flows()
-        self._types, self._kinds, self.chain_rows = flows.types, flows.kinds, flows.chain_rows
+        paths = scenario.message_paths()
+        self._types, self._kinds, self.chain_rows = paths.types, paths.kinds, paths.chain_rows
         self._consumers: dict[str, tuple[Consumer, int]] = {
             consumer.name: (consumer, row) for row, consumer in enumerate(scenario.consumers)
         }
@@ -100,7 +101,7 @@ class Simulation:
         self._rates: dict[str, float] = {}
         self._paused: set[str] = set()
         self._removed: set[str] = set()
-        self._adaptation = Adaptation(self, scenario.rules) if scenario.rules else None
+        self._rules = RuleRunner(self, scenario.rules) if scenario.rules else None
 
     @property
     def now(self) -> float:
@@ -108,17 +109,17 @@ class Simulation:
         return float(self._state.clock[0]["now"])
 
     @property
-    def state(self) -> State:
+    def state(self) -> SimulationState:
         """The arrays the run consists of, to read."""
         return self._state
 
     def run_until(self, time: float) -> None:
         """Simulate up to and including ``time`` seconds; a time in the past changes nothing."""
         end = finite("time", time)
-        if self._adaptation is not None:
-            while (stop := self._adaptation.next_stop) <= end:
+        if self._rules is not None:
+            while (stop := self._rules.next_stop) <= end:
                 self._run(stop)
-                self._adaptation.act()
+                self._rules.act()
         self._run(end)
 
     def _run(self, end: float) -> None:
@@ -131,7 +132,7 @@ class Simulation:
                     "give the work or the links on their way more than 0 seconds."
                 )
             rows = 2 * self._state.pool.size
-            if rows > MOST_MESSAGES:
+            if rows > MOST_MESSAGES_IN_SYSTEM:
                 raise InputError(
                     f"{rows // 2} messages are in the system at {self.now:g} seconds; "
                     "give the queue a max_length or publish less."
@@ -284,9 +285,9 @@ class Simulation:
         return counts
 
     @property
-    def adaptations(self) -> list[tuple[float, str]]:
+    def changes_by_rules(self) -> list[tuple[float, str]]:
         """When which rule of the scenario changed the system."""
-        return [] if self._adaptation is None else list(self._adaptation.done)
+        return [] if self._rules is None else list(self._rules.done)
 
     def active(self, like: str) -> list[str]:
         """The consumers at work of ``like`` and those added like it, oldest first."""

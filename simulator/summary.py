@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from simulator.simulation import Simulation
 
-MOST_CHANGES = 40
+MOST_CHANGES_SHOWN = 40
 """Changes by rules that are shown; of more, half from the start and half from the end."""
 
 
@@ -109,7 +109,7 @@ def tables(simulation: Simulation, metrics: Metrics) -> list[Table]:
         cores = "1 core" if broker.cores == 1 else f"{broker.cores} cores"
         found.append(_table("broker", {cores: metrics.broker}, BROKER))
     since = metrics.time - metrics.interval
-    if done := [each for each in changes(simulation) if each["time"] > since]:
+    if done := [each for each in changes_by_rules(simulation) if each["time"] > since]:
         found.append(_changes(done))
     return found
 
@@ -121,7 +121,7 @@ def _types_differ_from_queues(simulation: Simulation) -> bool:
     return types > 1 and several
 
 
-def changes(simulation: Simulation) -> list[dict[str, Any]]:
+def changes_by_rules(simulation: Simulation) -> list[dict[str, Any]]:
     """What rules did: when, which one, and what to whom."""
     rules = {rule.name: rule for rule in simulation.scenario.rules}
     return [
@@ -132,7 +132,7 @@ def changes(simulation: Simulation) -> list[dict[str, Any]]:
             "target": rules[name].target,
             "value": rules[name].value,
         }
-        for time, name in simulation.adaptations
+        for time, name in simulation.changes_by_rules
     ]
 
 
@@ -168,8 +168,8 @@ def _changes(done: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("seconds", justify="right")
     table.add_column("rule")
     table.add_column("action")
-    half = MOST_CHANGES // 2
-    left_out = len(done) - MOST_CHANGES
+    half = MOST_CHANGES_SHOWN // 2
+    left_out = len(done) - MOST_CHANGES_SHOWN
     for each in done if left_out <= 0 else done[:half]:
         table.add_row(*_change(each))
     if left_out > 0:

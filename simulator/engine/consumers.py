@@ -9,13 +9,13 @@ from simulator.engine.latency_bins import BINS, bin_of
 from simulator.engine.links import answer, emit, leave_link, new_message
 from simulator.engine.messages import AT_BROKER, FREE, NONE, append, put_first, take_first
 from simulator.engine.rows import COVERED, DONE, ON_RECEIPT, RETURN, SETTLE
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
 from simulator.engine.window import account
 
 
 @compiled
-def receive(state: State, consumer: int, now: float) -> int:
+def receive(state: SimulationState, consumer: int, now: float) -> int:
     """A message reaches its consumer and stands in its buffer; a handler that is idle."""
     client = state.consumers[consumer]
     message = leave_link(state, client.down_line, client.down_slot)
@@ -41,7 +41,7 @@ def receive(state: State, consumer: int, now: float) -> int:
 
 
 @compiled
-def serve(state: State, handler: int, now: float) -> None:
+def serve(state: SimulationState, handler: int, now: float) -> None:
     """A handler gives the business logic the first message of the buffer, or is idle."""
     worker = state.handlers[handler]
     client = state.consumers[worker.consumer]
@@ -66,7 +66,7 @@ def serve(state: State, handler: int, now: float) -> None:
 
 
 @compiled
-def note_latency(state: State, message: int, now: float) -> None:
+def note_latency(state: SimulationState, message: int, now: float) -> None:
     """Count how long a message took from its publisher to the business logic."""
     row = state.pool[message]
     kind = state.kinds[row.kind]
@@ -76,7 +76,7 @@ def note_latency(state: State, message: int, now: float) -> None:
 
 
 @compiled
-def pair_of(state: State, queue_index: int, type_index: int) -> int:
+def pair_of(state: SimulationState, queue_index: int, type_index: int) -> int:
     """The row of latencies of a type of message in a queue that it comes to."""
     queue = state.queues[queue_index]
     place, among = queue.first_pair, queue.pairs
@@ -89,7 +89,7 @@ def pair_of(state: State, queue_index: int, type_index: int) -> int:
 
 
 @compiled
-def note(state: State, place: int, taken: float) -> None:
+def note(state: SimulationState, place: int, taken: float) -> None:
     """Count one latency in a row of them."""
     latency = state.latencies[place]
     latency.count += 1
@@ -99,13 +99,13 @@ def note(state: State, place: int, taken: float) -> None:
 
 
 @called
-def note_chain(state: State, place: int, taken: float) -> None:
+def note_chain(state: SimulationState, place: int, taken: float) -> None:
     """Count how long it took from the message that a chain of them began with."""
     note(state, place, taken)
 
 
 @compiled
-def finish(state: State, handler: int, now: float) -> None:
+def finish(state: SimulationState, handler: int, now: float) -> None:
     """A handler is done with a message: it sends what follows from it, and answers for it."""
     worker = state.handlers[handler]
     client = state.consumers[worker.consumer]
@@ -129,7 +129,7 @@ def finish(state: State, handler: int, now: float) -> None:
 
 
 @called
-def answer_batch(state: State, consumer: int, now: float) -> None:
+def answer_batch(state: SimulationState, consumer: int, now: float) -> None:
     """A consumer answers for all it has finished, once that is a batch.
 
     A batch is never more than the window lets it have, for which it would wait for ever, and a
@@ -148,7 +148,7 @@ def answer_batch(state: State, consumer: int, now: float) -> None:
 
 
 @called
-def pass_on(state: State, consumer: int, cause: int, now: float) -> None:
+def pass_on(state: SimulationState, consumer: int, cause: int, now: float) -> None:
     """Publish what a finished message leads to."""
     client = state.consumers[consumer]
     type_index = state.kinds[state.pool[cause].kind].type
@@ -167,7 +167,7 @@ def pass_on(state: State, consumer: int, cause: int, now: float) -> None:
 
 
 @compiled
-def lose(state: State, consumer: int, message: int) -> None:
+def lose(state: SimulationState, consumer: int, message: int) -> None:
     """A message is with a consumer that is down: gone, or the broker's to give again."""
     client = state.consumers[consumer]
     if state.pool[message].settled:
@@ -178,7 +178,7 @@ def lose(state: State, consumer: int, message: int) -> None:
 
 
 @called
-def crash(state: State, consumer: int, now: float) -> None:
+def crash(state: SimulationState, consumer: int, now: float) -> None:
     """A consumer goes down with all it holds; the broker notices one way of the link later."""
     client = state.consumers[consumer]
     client.up = False
@@ -202,7 +202,7 @@ def crash(state: State, consumer: int, now: float) -> None:
 
 
 @called
-def notice(state: State, consumer: int, now: float) -> None:
+def notice(state: SimulationState, consumer: int, now: float) -> None:
     """The broker sees that a consumer is gone and takes back what it had delivered."""
     account(state, consumer, now)
     client = state.consumers[consumer]
@@ -222,7 +222,7 @@ def notice(state: State, consumer: int, now: float) -> None:
 
 
 @called
-def restart(state: State, consumer: int, now: float) -> None:
+def restart(state: SimulationState, consumer: int, now: float) -> None:
     """A consumer is back and asks for messages."""
     account(state, consumer, now)
     client = state.consumers[consumer]
@@ -233,7 +233,7 @@ def restart(state: State, consumer: int, now: float) -> None:
 
 
 @compiled
-def live(state: State, consumer: int, now: float) -> None:
+def live(state: SimulationState, consumer: int, now: float) -> None:
     """Draw when a consumer that has begun will crash."""
     client = state.consumers[consumer]
     life = draw(state, client.crash)

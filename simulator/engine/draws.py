@@ -16,7 +16,7 @@ from simulator.engine.compiled import called, compiled
 from simulator.scenario.distributions import Duration, Size
 
 if TYPE_CHECKING:
-    from simulator.engine.simulation_state import State
+    from simulator.engine.simulation_state import SimulationState
 
 DETERMINISTIC, EXPONENTIAL, NORMAL, LOGNORMAL, REPLAY = range(5)
 KINDS = {
@@ -73,7 +73,7 @@ def uniform(source: Any) -> float:
 
 
 @compiled
-def draw(state: State, index: int) -> float:
+def draw(state: SimulationState, index: int) -> float:
     """The next value of a source, 0 or more."""
     source = state.sources[index]
     if source.kind == DETERMINISTIC:
@@ -88,7 +88,7 @@ def draw(state: State, index: int) -> float:
 
 
 @compiled
-def draw_if_any(state: State, index: int) -> float:
+def draw_if_any(state: SimulationState, index: int) -> float:
     """The next value of a source, or 0 without one."""
     return draw(state, index) if index >= 0 else 0.0
 
@@ -105,13 +105,13 @@ def draw_normal(source: Any) -> float:
 # Wichura 1988, algorithm AS 241 (PPND16): coefficients of the numerator and denominator of a
 # rational function each, highest power first, for the middle, the tails and the far tails.
 # fmt: off
-MIDDLE = (
+NORMAL_MIDDLE = (
     (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
      13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
     (5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
      5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0),
 )
-TAIL = (
+NORMAL_TAIL = (
     (7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177,
      1.27045825245236838258, 3.64784832476320460504, 5.7694972214606914055,
      4.6303378461565452959, 1.42343711074968357734),
@@ -119,7 +119,7 @@ TAIL = (
      0.14810397642748007459, 0.68976733498510000455, 1.6763848301838038494,
      2.05319162663775882187, 1.0),
 )
-FAR_TAIL = (
+NORMAL_FAR_TAIL = (
     (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.2426609473880784386e-3,
      0.026532189526576123093, 0.29656057182850489123, 1.7848265399172913358,
      5.4637849111641143699, 6.6579046435011037772),
@@ -138,9 +138,9 @@ def standard_normal(p: float) -> float:
     """
     q = p - 0.5
     if abs(q) <= 0.425:
-        return q * _ratio(0.180625 - q * q, MIDDLE)
+        return q * _ratio(0.180625 - q * q, NORMAL_MIDDLE)
     r = math.sqrt(-math.log(min(p, 1.0 - p)))
-    tail = _ratio(r - 1.6, TAIL) if r <= 5.0 else _ratio(r - 5.0, FAR_TAIL)
+    tail = _ratio(r - 1.6, NORMAL_TAIL) if r <= 5.0 else _ratio(r - 5.0, NORMAL_FAR_TAIL)
     return math.copysign(tail, q)
 
 

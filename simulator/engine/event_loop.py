@@ -12,23 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.engine import consumers, publishers, queues, rows, window
+from simulator.engine import consumers, disk, publishers, queues, rows, window
 from simulator.engine.compiled import compiled, entry_point, source_stamp
 from simulator.engine.hiding import appear
 from simulator.engine.links import leave_link, reach
 from simulator.engine.messages import AT_BROKER, FREE, NONE, put_first, take_first
 from simulator.engine.processes import begin, to_broker, worked
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, ROOT
 
 FINISHED, FULL, STANDING_STILL = range(3)
 
-MOST_AT_ONCE = 20_000_000
+MOST_EVENTS_AT_ONE_INSTANT = 20_000_000
 """Events at one instant; more means that messages go in circles that take no time."""
 
 
 @compiled
-def at_broker(state: State, now: float) -> tuple[int, int]:
+def at_broker(state: SimulationState, now: float) -> tuple[int, int]:
     """The broker does one job; the consumer and the queue that it may concern."""
     message = take_first(state, AT_BROKER)
     row = state.pool[message]
@@ -51,7 +51,7 @@ def at_broker(state: State, now: float) -> tuple[int, int]:
 
 
 @compiled
-def dispatch(state: State, consumer: int, queue_index: int, now: float) -> None:
+def dispatch(state: SimulationState, consumer: int, queue_index: int, now: float) -> None:
     """See to a window that has changed, then give messages to consumers that have room."""
     if consumer != NONE:
         queue_index = state.consumers[consumer].queue
@@ -78,7 +78,7 @@ def dispatch(state: State, consumer: int, queue_index: int, now: float) -> None:
 
 
 @compiled
-def change_rates(state: State, now: float) -> None:
+def change_rates(state: SimulationState, now: float) -> None:
     """Put the wanted rates of publishers in force."""
     for publisher in range(state.clock[0].publishers):
         if state.publishers[publisher].wanted_rate != state.publishers[publisher].rate:
@@ -86,7 +86,7 @@ def change_rates(state: State, now: float) -> None:
 
 
 @compiled
-def change_consumer(state: State, consumer: int, now: float) -> int:
+def change_consumer(state: SimulationState, consumer: int, now: float) -> int:
     """Put what is wanted of a consumer in force; the consumer if that changes its window."""
     client = state.consumers[consumer]
     if client.wanted_prefetch == client.prefetch and client.wanted == client.active:
@@ -98,8 +98,8 @@ def change_consumer(state: State, consumer: int, now: float) -> int:
     return consumer
 
 
-def _build(stamp: int) -> Callable[[State, float], int]:
-    def advance(state: State, end: float) -> int:
+def _build(stamp: int) -> Callable[[SimulationState, float], int]:
+    def advance(state: SimulationState, end: float) -> int:
         """Run every event up to and including ``end`` seconds, or say what is in the way.
 
         Changes asked for since the last run take effect first. After FULL the caller makes
@@ -140,13 +140,13 @@ def _build(stamp: int) -> Callable[[State, float], int]:
                 and state.lines[clock.disk_line].length > 0
                 and state.lines[clock.disk_batch].length == 0
             ):
-                queues.start_disk(state, now)
+                disk.start_disk(state, now)
             else:
                 due = state.timers[ROOT].due
                 if due > end:
                     break
                 clock.still = clock.still + 1 if due == now else 0
-                if clock.still > MOST_AT_ONCE:
+                if clock.still > MOST_EVENTS_AT_ONE_INSTANT:
                     return STANDING_STILL
                 now = due
                 clock.now = now
@@ -190,7 +190,7 @@ def _build(stamp: int) -> Callable[[State, float], int]:
                         queues.put_back(state, message, now)
                         queue = entity
                 else:
-                    queues.written(state)
+                    disk.written(state)
             if serving != NONE:
                 consumers.serve(state, serving, now)
             if consumer != NONE or queue != NONE:

@@ -12,7 +12,7 @@ from typing import Any
 
 from simulator.engine.compiled import compiled
 from simulator.engine.timers import NEVER
-from simulator.scenario.publishers import Change
+from simulator.scenario.changes import Change
 
 
 def phases(changes: Sequence[Change]) -> list[tuple[float, float, float]]:

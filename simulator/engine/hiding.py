@@ -12,11 +12,11 @@ from simulator.engine.compiled import called
 from simulator.engine.links import enter_link, leave_link
 from simulator.engine.messages import FREE, NONE, put_first, take_first
 from simulator.engine.rows import RETURN, SILENT
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 
 
 @called
-def hide(state: State, message: int, now: float) -> None:
+def hide(state: SimulationState, message: int, now: float) -> None:
     """A message is delivered: its twin waits for the time to be up."""
     row = state.pool[message]
     queue = state.queues[row.queue]
@@ -27,7 +27,7 @@ def hide(state: State, message: int, now: float) -> None:
 
 
 @called
-def answered(state: State, message: int) -> bool:
+def answered(state: SimulationState, message: int) -> bool:
     """A consumer answers for a message; whether that still says something to the broker."""
     row = state.pool[message]
     queue = state.queues[row.queue]
@@ -45,7 +45,7 @@ def answered(state: State, message: int) -> bool:
 
 
 @called
-def appear(state: State, queue_index: int) -> int:
+def appear(state: SimulationState, queue_index: int) -> int:
     """The time of the first invisible message is up; its row if it is to be delivered again."""
     queue = state.queues[queue_index]
     twin = leave_link(state, queue.hidden_line, queue.appear_slot)

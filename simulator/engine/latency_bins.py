@@ -13,28 +13,28 @@ import numpy.typing as npt
 
 from simulator.engine.compiled import compiled
 
-LOWEST = 2.0**-20
+LOWEST_BIN_SECONDS = 2.0**-20
 """Seconds, about a microsecond; what is shorter counts as somewhere between 0 and this."""
 
-OCTAVES = 40
-BITS = 5
-BINS = 1 + (OCTAVES << BITS)
-SHIFT = 52 - BITS
-BASE = int(np.float64(LOWEST).view(np.int64)) >> SHIFT
+BIN_OCTAVES = 40
+BIN_BITS = 5
+BINS = 1 + (BIN_OCTAVES << BIN_BITS)
+BIN_SHIFT = 52 - BIN_BITS
+FIRST_BIN = int(np.float64(LOWEST_BIN_SECONDS).view(np.int64)) >> BIN_SHIFT
 
 
 @compiled
 def bin_of(seconds: float) -> int:
     """The bin of a latency."""
-    if seconds < LOWEST:
+    if seconds < LOWEST_BIN_SECONDS:
         return 0
-    above = (np.float64(seconds).view(np.int64) >> SHIFT) - BASE
+    above = (np.float64(seconds).view(np.int64) >> BIN_SHIFT) - FIRST_BIN
     return min(1 + int(above), BINS - 1)
 
 
 def edges() -> npt.NDArray[np.float64]:
     """Where the bins begin, and where the last one ends."""
-    bits = np.arange(BASE, BASE + (OCTAVES << BITS) + 1, dtype=np.int64) << SHIFT
+    bits = np.arange(FIRST_BIN, FIRST_BIN + BINS, dtype=np.int64) << BIN_SHIFT
     return np.concatenate([[0.0], bits.view(np.float64)])
 
 

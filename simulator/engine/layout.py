@@ -10,24 +10,22 @@ import numpy as np
 from simulator.engine import rows
 from simulator.engine.draws import source
 from simulator.engine.factors import phases
-from simulator.engine.latency_bins import BINS
-from simulator.engine.messages import AT_BROKER, MESSAGE, NONE, new_lines, with_room
-from simulator.engine.simulation_state import State
+from simulator.engine.messages import AT_BROKER, NONE, new_lines
+from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, leaves, new_timers
-from simulator.scenario.broker import Broker, Link, Queue
+from simulator.scenario.changes import Change
 from simulator.scenario.consumers import ACKNOWLEDGEMENTS, Consumer
 from simulator.scenario.distributions import Duration, Size
-from simulator.scenario.message_paths import Flows
-from simulator.scenario.publishers import Change, Publishers
+from simulator.scenario.links import Link
+from simulator.scenario.message_paths import MessagePaths
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
 from simulator.scenario.scenario import Scenario
-
-FIRST_ROOM = 1024
-"""Messages a run starts with room for; it doubles when they do not suffice."""
 
 OUTCOMES = {"requeue": rows.RETURN, "reject": rows.REJECT, "no-answer": rows.SILENT}
 
 TYPES = {
-    name: State.ROWS[name]
+    name: SimulationState.ROWS[name]
     for name in (
         "slots",
         "sources",
@@ -49,10 +47,10 @@ TYPES = {
 class Layout:
     """Numbers lines, slots, sources and rows as entities are added, from where a run is."""
 
-    def __init__(self, scenario: Scenario, seed: int, state: State | None = None) -> None:
+    def __init__(self, scenario: Scenario, seed: int, state: SimulationState | None = None) -> None:
         self.seed = seed
-        self.flows: Flows = scenario.flows()
-        self.types = {name: number for number, name in enumerate(self.flows.types)}
+        self.paths: MessagePaths = scenario.message_paths()
+        self.types = {name: number for number, name in enumerate(self.paths.types)}
         self.queues = {queue.name: index for index, queue in enumerate(scenario.queues)}
         self.links = {link.name: link for link in scenario.links}
         self.broker = scenario.broker
@@ -64,7 +62,7 @@ class Layout:
     def add_publishers(self, group: Publishers, like: str) -> list[int]:
         """Rows for a group of publishers that sends what ``like`` does; their numbers."""
         first_choice, up_to = self._count("choices"), 0.0
-        kinds = self.flows.published[like]
+        kinds = self.paths.published[like]
         for number, (message, kind) in enumerate(zip(group.kinds, kinds, strict=True)):
             up_to += message.probability
             # The probabilities add up to 1 only within rounding.
@@ -120,8 +118,8 @@ class Layout:
         limit = queue.delivery_limit
         row["delivery_limit"] = rows.NO_BOUND if limit is None else limit
         row["dead"] = NONE
-        if index in self.flows.circle:
-            row["visited"] = np.uint64(1) << np.uint64(self.flows.circle[index])
+        if index in self.paths.circle:
+            row["visited"] = np.uint64(1) << np.uint64(self.paths.circle[index])
         if queue.dispatch == "random":
             row["random"] = True
             row["choose"] = self.source(Duration(0.0), f"queues/{queue.name}/choose")
@@ -184,7 +182,7 @@ class Layout:
         if not consumer.sends:
             return
         row["port"] = self._port(consumer.link, owner)
-        kinds = self.flows.sent[like]
+        kinds = self.paths.sent[like]
         for number, (send, kind) in enumerate(zip(consumer.sends, kinds, strict=True)):
             on = NONE if send.on is None else self.types[send.on]
             chance = self.source(Duration(0.0), f"{owner}/sends/{number}")
@@ -263,7 +261,7 @@ class Layout:
         new = table(self.new[name], TYPES[name])
         return new if self.state is None else np.concatenate([getattr(self.state, name), new])
 
-    def extended(self) -> State:
+    def extended(self) -> SimulationState:
         """The run with what was added to it."""
         assert self.state is not None
         arrays = {name: self.rows_of(name) for name in TYPES}
@@ -275,7 +273,7 @@ class Layout:
         before = self.before["slots"]
         width = int(self.state.clock[0]["leaves"])
         due[:before] = self.state.timers["due"][width : width + before]
-        state: State = self.state.replaced(
+        state: SimulationState = self.state.replaced(
             clock=clock, timers=new_timers(due), lines=lines, **arrays
         )
         return state
@@ -294,110 +292,3 @@ def set_sizes(clock: Any, arrays: dict[str, Any]) -> None:
     clock["leaves"] = leaves(arrays["slots"].size)
     clock["publishers"] = arrays["publishers"].size
     clock["consumers"] = arrays["consumers"].size
-
-
-def new_state(scenario: Scenario, seed: int) -> State:
-    """A scenario at time 0: nothing published yet, every handler idle."""
-    layout = Layout(scenario, seed)
-    for group in scenario.publishers:
-        layout.add_publishers(group, group.name)
-    for consumer in scenario.consumers:
-        layout.add_consumer(consumer, consumer.name)
-    for queue in scenario.queues:
-        layout.add_queue(queue)
-    return _Tables(scenario, layout).state()
-
-
-class _Tables:
-    """What does not change while a scenario runs: kinds, ways, costs; and the clock."""
-
-    def __init__(self, scenario: Scenario, layout: Layout) -> None:
-        self.scenario, self.layout, self.flows = scenario, layout, layout.flows
-        self.ways: dict[tuple[int, ...], int] = {}
-
-    def state(self) -> State:
-        kinds = self._kinds()
-        dead = self._dead()
-        clock = self._clock()
-        pairs, chains = self.flows.pairs, self.flows.chain_rows
-        arrays = {name: self.layout.rows_of(name) for name in TYPES}
-        places = np.searchsorted([queue for queue, _ in pairs], range(arrays["queues"].size + 1))
-        arrays["queues"]["first_pair"], arrays["queues"]["pairs"] = places[:-1], np.diff(places)
-        for queue, row in self.dead_rows.items():
-            arrays["queues"][queue]["dead"] = row
-        lengths = [len(way) for way in self.ways]
-        set_sizes(clock[0], arrays)
-        lines = new_lines(self.layout.lines)
-        return State(
-            clock=clock,
-            timers=new_timers(np.full(arrays["slots"].size, NEVER)),
-            pool=with_room(np.zeros(0, MESSAGE), lines, FIRST_ROOM),
-            lines=lines,
-            kinds=kinds,
-            routes=np.array(
-                list(zip(np.cumsum([0, *lengths[:-1]]), lengths, strict=True)), rows.ROUTE_ROW
-            ),
-            targets=np.array([queue for way in self.ways for queue in way], np.int64),
-            dead=dead.ravel(),
-            costs=self._costs(self.scenario.broker or Broker()),
-            pairs=np.array([type_ for _, type_ in pairs], np.int64),
-            latencies=np.zeros(len(pairs) + len(chains), rows.LATENCY),
-            bins=np.zeros((len(pairs) + len(chains)) * BINS, np.int64),
-            **arrays,
-        )
-
-    def _way(self, targets: tuple[int, ...]) -> int:
-        return self.ways.setdefault(targets, len(self.ways))
-
-    def _kinds(self) -> Any:
-        made = []
-        chains = self.flows.chain_rows
-        for kind in self.flows.kinds:
-            size = 0 if isinstance(kind.size, Size) else kind.size
-            way = self._way(kind.targets)
-            chain = chains.get(kind.type, NONE)
-            made.append((kind.type, way, size, kind.priority, chain, kind.persistent, 0))
-        return table(made, rows.KIND)
-
-    def _dead(self) -> Any:
-        self.dead_rows: dict[int, int] = {}
-        for queue, _ in self.flows.dead:
-            self.dead_rows.setdefault(queue, len(self.dead_rows))
-        table = np.full((max(len(self.dead_rows), 1), len(self.flows.kinds)), NONE, np.int64)
-        for (queue, kind), targets in self.flows.dead.items():
-            table[self.dead_rows[queue], kind] = self._way(targets)
-        return table
-
-    def _clock(self) -> Any:
-        broker = self.scenario.broker
-        clock = np.zeros(1, rows.CLOCK)
-        row = clock[0]
-        row["changed"] = True
-        row["unserved"] = NONE
-        row["kinds"] = len(self.flows.kinds)
-        row["first_process"] = row["last_process"] = NONE
-        row["credit"] = row["memory_limit"] = rows.NO_BOUND
-        sends = max(len(consumer.sends) for consumer in self.scenario.consumers)
-        # A message with its slip for the confirm or the disk, its copies, or its sends.
-        row["reserve"] = 2 + max(sends, *(len(way) for way in self.ways))
-        if broker is not None:
-            row["cores"] = row["idle_cores"] = broker.cores
-            row["credit"] = broker.credit
-            row["more_credit"] = broker.credit - broker.more_credit_after
-            if broker.memory_limit is not None:
-                row["memory_limit"] = broker.memory_limit
-            if broker.disk_write or broker.disk_per_byte:
-                row["disk"] = True
-                row["disk_slot"] = self.layout.slot(rows.WRITTEN, 0)
-                row["disk_line"], row["disk_batch"] = self.layout.line(), self.layout.line()
-                row["disk_write"] = broker.disk_write
-                row["disk_per_byte"] = broker.disk_per_byte
-        return clock
-
-    def _costs(self, broker: Broker) -> Any:
-        costs = np.zeros(rows.STORED + 1, rows.COST)
-        costs[rows.ROUTE] = broker.publish, broker.per_byte, broker.copy
-        costs[rows.ENTER] = broker.enqueue, 0.0, 0.0
-        costs[rows.SEND] = broker.deliver, broker.per_byte, 0.0
-        costs[rows.SETTLE] = broker.acknowledge, 0.0, 0.0
-        return costs

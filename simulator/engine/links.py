@@ -7,13 +7,13 @@ from simulator.engine.draws import draw, draw_if_any
 from simulator.engine.messages import AT_BROKER, NONE, append, take_first
 from simulator.engine.processes import to_broker
 from simulator.engine.rows import DONE, ENTER, ROUTE
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer
-from simulator.scenario.checks import LARGEST_MESSAGE
+from simulator.scenario.checks import LARGEST_MESSAGE_BYTES
 
 
 @compiled
-def enter_link(state: State, line: int, slot: int, message: int, due: float) -> None:
+def enter_link(state: SimulationState, line: int, slot: int, message: int, due: float) -> None:
     """Put a message on a link that it leaves at ``due``, not before those ahead of it."""
     state.pool[message].due = due
     append(state, line, message)
@@ -22,7 +22,7 @@ def enter_link(state: State, line: int, slot: int, message: int, due: float) -> 
 
 
 @compiled
-def leave_link(state: State, line: int, slot: int) -> int:
+def leave_link(state: SimulationState, line: int, slot: int) -> int:
     """Take the first message off a link, and set when the next one leaves."""
     message = take_first(state, line)
     chain = state.lines[line]
@@ -31,7 +31,7 @@ def leave_link(state: State, line: int, slot: int) -> int:
 
 
 @compiled
-def send_down(state: State, consumer: int, message: int, now: float) -> None:
+def send_down(state: SimulationState, consumer: int, message: int, now: float) -> None:
     """From the broker to a consumer."""
     client = state.consumers[consumer]
     size = state.pool[message].size
@@ -42,7 +42,7 @@ def send_down(state: State, consumer: int, message: int, now: float) -> None:
 
 
 @compiled
-def answer(state: State, consumer: int, message: int, now: float) -> None:
+def answer(state: SimulationState, consumer: int, message: int, now: float) -> None:
     """From a consumer to the broker: what it says of a message."""
     client = state.consumers[consumer]
     arrival = now + client.delay + draw_if_any(state, client.up_jitter)
@@ -51,7 +51,7 @@ def answer(state: State, consumer: int, message: int, now: float) -> None:
 
 
 @compiled
-def emit(state: State, port_index: int, message: int, now: float) -> None:
+def emit(state: SimulationState, port_index: int, message: int, now: float) -> None:
     """From any client that publishes to the broker: a message of its own."""
     port = state.ports[port_index]
     if port.direct:
@@ -65,7 +65,7 @@ def emit(state: State, port_index: int, message: int, now: float) -> None:
 
 
 @compiled
-def reach(state: State, port_index: int, message: int) -> None:
+def reach(state: SimulationState, port_index: int, message: int) -> None:
     """A message is at the broker, and uses credit of its publisher until it is in a queue."""
     clock = state.clock[0]
     row = state.pool[message]
@@ -85,7 +85,9 @@ def reach(state: State, port_index: int, message: int) -> None:
 
 
 @compiled
-def new_message(state: State, message: int, kind_index: int, size: int, now: float) -> None:
+def new_message(
+    state: SimulationState, message: int, kind_index: int, size: int, now: float
+) -> None:
     """Make a row a message that is sent now; ``size`` is the source of its size, or NONE."""
     row = state.pool[message]
     kind = state.kinds[kind_index]
@@ -93,7 +95,7 @@ def new_message(state: State, message: int, kind_index: int, size: int, now: flo
     row.origin = now
     kind.sent += 1
     row.index = kind.sent
-    row.size = kind.size if size == NONE else round(min(draw(state, size), LARGEST_MESSAGE))
+    row.size = kind.size if size == NONE else round(min(draw(state, size), LARGEST_MESSAGE_BYTES))
     row.kind = kind_index
     row.route = kind.route
     row.visited = 0

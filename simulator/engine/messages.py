@@ -16,7 +16,7 @@ import numpy.typing as npt
 from simulator.engine.compiled import called, compiled
 
 if TYPE_CHECKING:
-    from simulator.engine.simulation_state import State
+    from simulator.engine.simulation_state import SimulationState
 
 NONE = -1
 FREE = 0
@@ -79,7 +79,7 @@ def with_room(pool: npt.NDArray[Any], lines: npt.NDArray[Any], rows: int) -> npt
 
 
 @compiled
-def append(state: State, line: int, message: int) -> None:
+def append(state: SimulationState, line: int, message: int) -> None:
     """Put a message at the end of a line."""
     chain = state.lines[line]
     state.pool[message].next = NONE
@@ -92,7 +92,7 @@ def append(state: State, line: int, message: int) -> None:
 
 
 @compiled
-def take_first(state: State, line: int) -> int:
+def take_first(state: SimulationState, line: int) -> int:
     """Remove the first message of a line that is not empty."""
     chain = state.lines[line]
     message = chain.first
@@ -102,7 +102,7 @@ def take_first(state: State, line: int) -> int:
 
 
 @called
-def insert_by_index(state: State, line: int, message: int) -> None:
+def insert_by_index(state: SimulationState, line: int, message: int) -> None:
     """Put a message behind those of a line that come before it, or are the same."""
     chain = state.lines[line]
     index = state.pool[message].index
@@ -121,7 +121,7 @@ def insert_by_index(state: State, line: int, message: int) -> None:
 
 
 @compiled
-def put_first(state: State, line: int, message: int) -> None:
+def put_first(state: SimulationState, line: int, message: int) -> None:
     """Put a message before all others: the row used last is the one still in the cache."""
     chain = state.lines[line]
     state.pool[message].next = chain.first

@@ -11,12 +11,12 @@ from __future__ import annotations
 from simulator.engine.compiled import called, compiled
 from simulator.engine.messages import AT_BROKER, NONE, append, take_first
 from simulator.engine.rows import COVERED, ROUTE, SEND, SETTLE
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer
 
 
 @compiled
-def to_broker(state: State, process_index: int, message: int, job: int) -> None:
+def to_broker(state: SimulationState, process_index: int, message: int, job: int) -> None:
     """Give the broker a job; without costs it turns to it before time goes on."""
     state.pool[message].job = job
     if state.clock[0].cores == 0:
@@ -26,7 +26,7 @@ def to_broker(state: State, process_index: int, message: int, job: int) -> None:
 
 
 @called
-def to_process(state: State, process_index: int, message: int) -> None:
+def to_process(state: SimulationState, process_index: int, message: int) -> None:
     """Give a process a job; if it has no other and this one costs nothing, it is done."""
     process = state.processes[process_index]
     idle = process.message == NONE and not process.waiting
@@ -40,7 +40,7 @@ def to_process(state: State, process_index: int, message: int) -> None:
 
 
 @compiled
-def cost(state: State, message: int) -> float:
+def cost(state: SimulationState, message: int) -> float:
     """Seconds that a core needs for what is to be done with a message."""
     row = state.pool[message]
     price = state.costs[row.job]
@@ -58,7 +58,7 @@ def cost(state: State, message: int) -> float:
 
 
 @compiled
-def wait_for_core(state: State, process_index: int) -> None:
+def wait_for_core(state: SimulationState, process_index: int) -> None:
     """Put a process at the end of those that wait for a core."""
     clock = state.clock[0]
     process = state.processes[process_index]
@@ -72,7 +72,7 @@ def wait_for_core(state: State, process_index: int) -> None:
 
 
 @called
-def begin(state: State, now: float) -> None:
+def begin(state: SimulationState, now: float) -> None:
     """The first process in line gets a core and begins its next job."""
     clock = state.clock[0]
     process = state.processes[clock.first_process]
@@ -87,7 +87,7 @@ def begin(state: State, now: float) -> None:
 
 
 @called
-def worked(state: State, process_index: int) -> None:
+def worked(state: SimulationState, process_index: int) -> None:
     """A job is done: the broker acts on it, and the core is free for the next in line."""
     process = state.processes[process_index]
     append(state, AT_BROKER, process.message)

@@ -8,12 +8,12 @@ from simulator.engine.factors import end_of, progress
 from simulator.engine.links import emit, enter_link, leave_link, new_message
 from simulator.engine.messages import FREE, put_first, take_first
 from simulator.engine.rows import DONE, REJECT
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
 
 
 @compiled
-def may_send(state: State, publisher: int) -> bool:
+def may_send(state: SimulationState, publisher: int) -> bool:
     """Whether neither the broker nor a missing confirm keeps a publisher from sending."""
     sender = state.publishers[publisher]
     if sender.window > 0 and sender.unconfirmed >= sender.window:
@@ -22,7 +22,7 @@ def may_send(state: State, publisher: int) -> bool:
 
 
 @compiled
-def publish(state: State, publisher: int, now: float) -> None:
+def publish(state: SimulationState, publisher: int, now: float) -> None:
     """A publisher sends a message and draws when it will send the next."""
     sender = state.publishers[publisher]
     if not may_send(state, publisher):
@@ -55,7 +55,7 @@ def publish(state: State, publisher: int, now: float) -> None:
 
 
 @called
-def hold_back(state: State, publisher: int, now: float) -> None:
+def hold_back(state: SimulationState, publisher: int, now: float) -> None:
     """A message is due that its publisher may not send: it is blocked, if it was not before."""
     sender = state.publishers[publisher]
     set_timer(state, sender.slot, NEVER)
@@ -68,7 +68,7 @@ def hold_back(state: State, publisher: int, now: float) -> None:
 
 
 @called
-def unblock(state: State, publisher: int, now: float) -> None:
+def unblock(state: SimulationState, publisher: int, now: float) -> None:
     """A publisher is blocked no more: it may send, or no longer wants to."""
     sender = state.publishers[publisher]
     if sender.blocked:
@@ -78,7 +78,7 @@ def unblock(state: State, publisher: int, now: float) -> None:
 
 
 @compiled
-def next_publish(state: State, publisher: int, now: float, left: float) -> float:
+def next_publish(state: SimulationState, publisher: int, now: float, left: float) -> float:
     """When an interval of which ``left`` seconds are left at the scenario's rate is over."""
     sender = state.publishers[publisher]
     if sender.rate == 0.0:
@@ -89,7 +89,7 @@ def next_publish(state: State, publisher: int, now: float, left: float) -> float
 
 
 @compiled
-def wake(state: State, publisher: int, now: float) -> None:
+def wake(state: SimulationState, publisher: int, now: float) -> None:
     """Let a publisher that was stopped send what it has, if it may."""
     sender = state.publishers[publisher]
     if sender.blocked and may_send(state, publisher):
@@ -97,7 +97,7 @@ def wake(state: State, publisher: int, now: float) -> None:
 
 
 @called
-def copy_entered(state: State, publisher: int, now: float) -> None:
+def copy_entered(state: SimulationState, publisher: int, now: float) -> None:
     """A queue has taken a copy: the publisher gets credit for more."""
     sender = state.publishers[publisher]
     sender.waiting -= 1
@@ -107,7 +107,7 @@ def copy_entered(state: State, publisher: int, now: float) -> None:
 
 
 @called
-def copy_confirmed(state: State, slip_index: int, refused: bool, now: float) -> None:
+def copy_confirmed(state: SimulationState, slip_index: int, refused: bool, now: float) -> None:
     """A queue answers for its copy; after the last the confirm goes back to the publisher."""
     slip = state.pool[slip_index]
     slip.returns -= 1
@@ -123,7 +123,7 @@ def copy_confirmed(state: State, slip_index: int, refused: bool, now: float) -> 
 
 
 @called
-def confirm(state: State, publisher: int, now: float) -> None:
+def confirm(state: SimulationState, publisher: int, now: float) -> None:
     """A confirm reaches its publisher."""
     sender = state.publishers[publisher]
     slip = leave_link(state, sender.confirm_line, sender.confirm_slot)
@@ -138,7 +138,7 @@ def confirm(state: State, publisher: int, now: float) -> None:
 
 
 @called
-def change_rate(state: State, publisher: int, now: float) -> None:
+def change_rate(state: SimulationState, publisher: int, now: float) -> None:
     """Put the wanted rate in force at once: what is left of the interval is stretched."""
     sender = state.publishers[publisher]
     before = sender.rate
@@ -160,7 +160,7 @@ def change_rate(state: State, publisher: int, now: float) -> None:
 
 
 @called
-def end_alarm(state: State, now: float) -> None:
+def end_alarm(state: SimulationState, now: float) -> None:
     """The queues hold little enough again: every publisher that was stopped goes on.
 
     Each sends what it has, even if the first of them makes the queues too large again: else

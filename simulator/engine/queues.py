@@ -25,15 +25,14 @@ from simulator.engine.rows import (
     ROUTE,
     SEND,
     SETTLE,
-    STORED,
 )
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
 from simulator.engine.window import account
 
 
 @called
-def route(state: State, message: int) -> None:
+def route(state: SimulationState, message: int) -> None:
     """Make a copy of a message for every queue it goes to."""
     row = state.pool[message]
     way = state.routes[row.route]
@@ -56,7 +55,7 @@ def route(state: State, message: int) -> None:
 
 
 @compiled
-def enter(state: State, message: int, now: float) -> None:
+def enter(state: SimulationState, message: int, now: float) -> None:
     """A queue takes a message, once it is on disk if that comes first, or refuses it."""
     clock = state.clock[0]
     row = state.pool[message]
@@ -103,7 +102,7 @@ def enter(state: State, message: int, now: float) -> None:
 
 
 @compiled
-def change_length(state: State, queue_index: int, change: int, now: float) -> None:
+def change_length(state: SimulationState, queue_index: int, change: int, now: float) -> None:
     """Count a queue's length over time as it changes."""
     queue = state.queues[queue_index]
     queue.length_time += queue.length * (now - queue.since)
@@ -112,7 +111,7 @@ def change_length(state: State, queue_index: int, change: int, now: float) -> No
 
 
 @compiled
-def take_from(state: State, queue_index: int, now: float) -> int:
+def take_from(state: SimulationState, queue_index: int, now: float) -> int:
     """Take the first message of the highest priority out of a queue that is not empty."""
     queue = state.queues[queue_index]
     change_length(state, queue_index, -1, now)
@@ -126,7 +125,7 @@ def take_from(state: State, queue_index: int, now: float) -> int:
 
 
 @compiled
-def is_missing_one(state: State, queue_index: int) -> bool:
+def is_missing_one(state: SimulationState, queue_index: int) -> bool:
     """Whether a queue that keeps the order waits for one that comes before all it has."""
     queue = state.queues[queue_index]
     if not queue.in_order:
@@ -135,7 +134,7 @@ def is_missing_one(state: State, queue_index: int) -> bool:
 
 
 @compiled
-def forget(state: State, message: int) -> None:
+def forget(state: SimulationState, message: int) -> None:
     """A queue is rid of the bytes of a message."""
     clock = state.clock[0]
     row = state.pool[message]
@@ -144,7 +143,7 @@ def forget(state: State, message: int) -> None:
 
 
 @compiled
-def discard(state: State, message: int, rejected: bool) -> None:
+def discard(state: SimulationState, message: int, rejected: bool) -> None:
     """A queue gives a message up: it goes to the dead letters or nowhere."""
     forget(state, message)
     row = state.pool[message]
@@ -164,7 +163,7 @@ def discard(state: State, message: int, rejected: bool) -> None:
 
 
 @called
-def expire(state: State, queue_index: int, now: float) -> None:
+def expire(state: SimulationState, queue_index: int, now: float) -> None:
     """Take out what has waited too long; only the first of each priority can have."""
     queue = state.queues[queue_index]
     due = NEVER
@@ -180,7 +179,7 @@ def expire(state: State, queue_index: int, now: float) -> None:
 
 
 @compiled
-def settle(state: State, message: int, now: float) -> None:
+def settle(state: SimulationState, message: int, now: float) -> None:
     """The broker learns what a consumer says of a message; its place in the window is free."""
     row = state.pool[message]
     account(state, row.consumer, now)
@@ -199,7 +198,7 @@ def settle(state: State, message: int, now: float) -> None:
 
 
 @called
-def put_back(state: State, message: int, now: float) -> None:
+def put_back(state: SimulationState, message: int, now: float) -> None:
     """A message that was delivered goes back to the head of its queue, or is given up."""
     row = state.pool[message]
     queue = state.queues[row.queue]
@@ -220,7 +219,7 @@ def put_back(state: State, message: int, now: float) -> None:
 
 
 @compiled
-def hand_over(state: State, message: int, consumer: int, now: float) -> None:
+def hand_over(state: SimulationState, message: int, consumer: int, now: float) -> None:
     """The first message of a queue goes to a consumer that has room."""
     row = state.pool[message]
     client = state.consumers[consumer]
@@ -245,7 +244,7 @@ def hand_over(state: State, message: int, consumer: int, now: float) -> None:
 
 
 @called
-def send(state: State, message: int, now: float) -> None:
+def send(state: SimulationState, message: int, now: float) -> None:
     """Put a message on the link to its consumer, or back if the consumer is gone."""
     row = state.pool[message]
     client = state.consumers[row.consumer]
@@ -257,30 +256,4 @@ def send(state: State, message: int, now: float) -> None:
     else:
         row.outcome = RETURN
         row.job = SETTLE
-        append(state, AT_BROKER, message)
-
-
-@called
-def start_disk(state: State, now: float) -> None:
-    """Begin to write all that waits for the disk."""
-    clock = state.clock[0]
-    size = 0
-    while state.lines[clock.disk_line].length > 0:
-        message = take_first(state, clock.disk_line)
-        size += state.pool[message].size
-        append(state, clock.disk_batch, message)
-    time = clock.disk_write + size * clock.disk_per_byte
-    clock.disk_time += time
-    set_timer(state, clock.disk_slot, now + time)
-
-
-@called
-def written(state: State) -> None:
-    """The disk has written: messages may enter their queue, confirms may go."""
-    clock = state.clock[0]
-    set_timer(state, clock.disk_slot, NEVER)
-    while state.lines[clock.disk_batch].length > 0:
-        message = take_first(state, clock.disk_batch)
-        row = state.pool[message]
-        row.job = ENTER if row.settled else STORED
         append(state, AT_BROKER, message)

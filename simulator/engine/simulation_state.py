@@ -18,7 +18,7 @@ Rows = npt.NDArray[Any]
 FLOAT, WHOLE = np.dtype(np.float64), np.dtype(np.int64)
 
 
-class State(Tables):
+class SimulationState(Tables):
     """The arrays the engine runs on."""
 
     ROWS: ClassVar[Mapping[str, np.dtype[Any]]] = {

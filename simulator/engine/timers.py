@@ -19,7 +19,7 @@ import numpy.typing as npt
 from simulator.engine.compiled import compiled
 
 if TYPE_CHECKING:
-    from simulator.engine.simulation_state import State
+    from simulator.engine.simulation_state import SimulationState
 
 NEVER = np.inf
 ROOT = 1
@@ -55,13 +55,13 @@ def new_timers(due: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
 
 
 @compiled
-def when(state: State, slot: int) -> float:
+def when(state: SimulationState, slot: int) -> float:
     """When a timer is due, in seconds."""
     return state.timers[state.clock[0].leaves + slot].due  # type: ignore[no-any-return]
 
 
 @compiled
-def set_timer(state: State, slot: int, due: float) -> None:
+def set_timer(state: SimulationState, slot: int, due: float) -> None:
     """Make a timer due at ``due`` seconds, or never."""
     node = state.clock[0].leaves + slot
     state.timers[node].due = due

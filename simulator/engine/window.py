@@ -22,12 +22,12 @@ from simulator.engine.compiled import compiled
 from simulator.engine.draws import uniform
 from simulator.engine.messages import NONE
 from simulator.engine.rows import AUTOMATIC
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
 
 
 @compiled
-def account(state: State, consumer: int, now: float) -> None:
+def account(state: SimulationState, consumer: int, now: float) -> None:
     """Add up the time since the window last changed."""
     client = state.consumers[consumer]
     elapsed = now - client.since
@@ -41,7 +41,7 @@ def account(state: State, consumer: int, now: float) -> None:
 
 
 @compiled
-def refresh(state: State, consumer: int, now: float) -> None:
+def refresh(state: SimulationState, consumer: int, now: float) -> None:
     """See whether the window has room, and note what it waits for next."""
     client = state.consumers[consumer]
     limit = client.high if client.credit >= 0.0 else client.low
@@ -59,7 +59,7 @@ def refresh(state: State, consumer: int, now: float) -> None:
 
 
 @compiled
-def choose(state: State, queue_index: int) -> int:
+def choose(state: SimulationState, queue_index: int) -> int:
     """The consumer that gets the next message: the first in line, or any of them."""
     queue = state.queues[queue_index]
     consumer = queue.first_ready
@@ -71,7 +71,7 @@ def choose(state: State, queue_index: int) -> int:
 
 
 @compiled
-def join_line(state: State, consumer: int) -> None:
+def join_line(state: SimulationState, consumer: int) -> None:
     """A consumer with room goes to the end of the line."""
     client = state.consumers[consumer]
     queue = state.queues[client.queue]
@@ -87,7 +87,7 @@ def join_line(state: State, consumer: int) -> None:
 
 
 @compiled
-def leave_line(state: State, consumer: int) -> None:
+def leave_line(state: SimulationState, consumer: int) -> None:
     """A consumer leaves the line, wherever it stands."""
     client = state.consumers[consumer]
     queue = state.queues[client.queue]
@@ -104,7 +104,7 @@ def leave_line(state: State, consumer: int) -> None:
 
 
 @compiled
-def grant(state: State, consumer: int, now: float) -> None:
+def grant(state: SimulationState, consumer: int, now: float) -> None:
     """The window has been below the prefetch for long enough to go above it."""
     account(state, consumer, now)
     # By definition of this instant; summing up may have left a rounding error.
@@ -112,7 +112,7 @@ def grant(state: State, consumer: int, now: float) -> None:
 
 
 @compiled
-def change_window(state: State, consumer: int, now: float) -> None:
+def change_window(state: SimulationState, consumer: int, now: float) -> None:
     """Put in force what is wanted; what is in flight already stays until acknowledged."""
     account(state, consumer, now)
     client = state.consumers[consumer]

@@ -7,10 +7,13 @@ from typing import Any, Protocol, TypeVar
 
 from controlmq.checks import not_negative
 from controlmq.errors import InputError
-from simulator.scenario.distributions import LONGEST, Duration, Size
+from simulator.scenario.distributions import LONGEST_SECONDS, Duration, Size
 
-LARGEST_MESSAGE = 512 * 1024 * 1024
+LARGEST_MESSAGE_BYTES = 512 * 1024 * 1024
 """Bytes. RabbitMQ accepts no larger max_message_size than this."""
+
+MOST_PRIORITIES = 255
+"""RabbitMQ's limit for x-max-priority."""
 
 Entity = TypeVar("Entity")
 
@@ -49,8 +52,8 @@ def flag(key: str, value: object) -> None:
 
 def seconds(key: str, value: object) -> None:
     """``value`` is a length of time, 0 or more."""
-    if not_negative(key, value) > LONGEST:
-        raise InputError(f"{key} is {value} seconds; give at most {LONGEST:g}.")
+    if not_negative(key, value) > LONGEST_SECONDS:
+        raise InputError(f"{key} is {value} seconds; give at most {LONGEST_SECONDS:g}.")
 
 
 def share(key: str, value: object) -> None:
@@ -75,13 +78,13 @@ def size(key: str, value: object) -> None:
     """``value`` is a number of bytes, fixed or drawn."""
     if isinstance(value, Size):
         largest = max(value.values) if value.values else value.mean
-        if largest > LARGEST_MESSAGE:
+        if largest > LARGEST_MESSAGE_BYTES:
             what = "a value" if value.values else "a mean"
             raise InputError(
-                f"{key} has {what} of {largest:g} bytes; give at most {LARGEST_MESSAGE}."
+                f"{key} has {what} of {largest:g} bytes; give at most {LARGEST_MESSAGE_BYTES}."
             )
         return
-    whole(key, value, 0, LARGEST_MESSAGE)
+    whole(key, value, 0, LARGEST_MESSAGE_BYTES)
 
 
 def headers(key: str, value: object) -> None:

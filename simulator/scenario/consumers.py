@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from controlmq.checks import MOST_PREFETCH, prefetch_count
 from controlmq.errors import InputError
 from simulator.scenario import checks
-from simulator.scenario.distributions import Duration, Size
-from simulator.scenario.publishers import MOST_PRIORITIES, Change, check_schedule
+from simulator.scenario.changes import Change, check_changes
+from simulator.scenario.distributions import Duration
+from simulator.scenario.messages import Send
 
 ACKNOWLEDGEMENTS = ("after-processing", "on-receipt", "automatic")
 FAILURES = ("requeue", "reject", "no-answer")
-
-
-@dataclass(frozen=True)
-class Send:
-    """A message that a consumer publishes each time it has finished one.
-
-    ``on`` is the type of message that leads to it; without it, any. It is sent with
-    ``probability``, through ``exchange`` or, without it, to the queue its routing key names.
-    """
-
-    routing_key: str = ""
-    exchange: str = ""
-    on: str | None = None
-    type: str | None = None
-    probability: float = 1.0
-    size: int | Size = 0
-    persistent: bool = False
-    priority: int = 0
-    headers: Mapping[str, object] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        checks.any_text("routing_key", self.routing_key)
-        checks.any_text("exchange", self.exchange)
-        for key in ("on", "type"):
-            if getattr(self, key) is not None:
-                checks.text(key, getattr(self, key))
-        checks.share("probability", self.probability)
-        checks.size("size", self.size)
-        checks.flag("persistent", self.persistent)
-        checks.whole("priority", self.priority, 0, MOST_PRIORITIES - 1)
-        checks.headers("headers", self.headers)
 
 
 @dataclass(frozen=True)
@@ -109,7 +79,7 @@ class Consumer:
                 checks.duration(key, getattr(self, key))
         if self.crash_every is not None and self.crash_every.mean < 0.001:
             raise InputError("crash_every has a mean below 0.001 seconds; give more.")
-        check_schedule(self, "work_schedule")
+        check_changes(self, "work_schedule")
         checks.entities(self, "sends", Send)
 
     def _check_acknowledgements(self) -> None:

@@ -10,14 +10,14 @@ from controlmq.errors import InputError
 
 DISTRIBUTIONS = ("deterministic", "exponential", "normal", "lognormal", "replay")
 
-LONGEST = 1e6
+LONGEST_SECONDS = 1e6
 """Seconds. Eleven days: what takes longer does not belong in a run of a messaging system."""
 
-WIDEST_NORMAL = 0.25
+WIDEST_NORMAL_SD_PER_MEAN = 0.25
 """Share of the mean. A normal value is cut off at 0; up to this spread that concerns one
 draw in 30,000 and leaves mean and sd as given."""
 
-WIDEST_LOGNORMAL = 100.0
+WIDEST_LOGNORMAL_SD_PER_MEAN = 100.0
 """Multiple of the mean. Beyond it no run is long enough to see the mean."""
 
 
@@ -71,7 +71,7 @@ class _Distribution:
         if self.sd is None:
             raise InputError(f"sd is missing; a {self.distribution} {what} needs one.")
         normal = self.distribution == "normal"
-        widest = (WIDEST_NORMAL if normal else WIDEST_LOGNORMAL) * self.mean
+        widest = (WIDEST_NORMAL_SD_PER_MEAN if normal else WIDEST_LOGNORMAL_SD_PER_MEAN) * self.mean
         if not_negative("sd", self.sd) > widest:
             raise InputError(
                 f"sd is {self.sd:g} with a mean of {self.mean:g}; a {self.distribution} {what} "
@@ -97,8 +97,8 @@ class Duration(_Distribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         longest = max(self.values) if self.values else self.mean
-        if longest > LONGEST:
-            raise InputError(f"mean is {longest:g} seconds; give at most {LONGEST:g}.")
+        if longest > LONGEST_SECONDS:
+            raise InputError(f"mean is {longest:g} seconds; give at most {LONGEST_SECONDS:g}.")
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from controlmq.checks import above_zero, finite
 from controlmq.errors import InputError
 from simulator.scenario.consumers import Consumer
-from simulator.scenario.distributions import LONGEST
-from simulator.scenario.publishers import SHORTEST_INTERVAL, Publishers
+from simulator.scenario.distributions import LONGEST_SECONDS
+from simulator.scenario.publishers import SHORTEST_PUBLISH_INTERVAL_SECONDS, Publishers
 
-SLOWEST = 0.001
+SLOWEST_RATE_FACTOR = 0.001
 """Of the scenario's rate. Publishers that are to send nothing are paused or removed."""
 
 
 def service_time(key: str, value: object) -> float:
     """``value`` as the mean of seconds that work can be made to take."""
     mean = above_zero(key, value)
-    if mean > LONGEST:
-        raise InputError(f"{key} is {mean:g} seconds; give at most {LONGEST:g}.")
+    if mean > LONGEST_SECONDS:
+        raise InputError(f"{key} is {mean:g} seconds; give at most {LONGEST_SECONDS:g}.")
     return mean
 
 
@@ -33,11 +33,11 @@ def stretch(consumer: Consumer, mean: float) -> float:
 def rate_factor(key: str, value: object, most: float) -> float:
     """``value`` as a multiple of the rate at which publishers send."""
     factor = finite(key, value)
-    if not SLOWEST <= factor <= most:
-        raise InputError(f"{key} is {factor:g}; give {SLOWEST:g} to {most:g}.")
+    if not SLOWEST_RATE_FACTOR <= factor <= most:
+        raise InputError(f"{key} is {factor:g}; give {SLOWEST_RATE_FACTOR:g} to {most:g}.")
     return factor
 
 
 def fastest(group: Publishers) -> float:
     """The most by which the rate of publishers can be multiplied."""
-    return group.every.mean / SHORTEST_INTERVAL
+    return group.every.mean / SHORTEST_PUBLISH_INTERVAL_SECONDS

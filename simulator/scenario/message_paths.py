@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controlmq.errors import InputError
-from simulator.scenario.broker import Queue
-from simulator.scenario.consumers import Consumer, Send
+from simulator.scenario.consumers import Consumer
 from simulator.scenario.distributions import Size
 from simulator.scenario.exchanges import DEFAULT_EXCHANGE, Binding, Exchange, Router
-from simulator.scenario.publishers import Message, Publishers
+from simulator.scenario.messages import Message, Send
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
 
-MOST_IN_A_CYCLE = 64
+MOST_QUEUES_IN_A_CYCLE = 64
 """Queues that dead-letter in a circle: a message remembers those it was in as one bit each."""
 
 
@@ -34,7 +35,7 @@ class Kind:
     targets: tuple[int, ...]
 
 
-class Flows:
+class MessagePaths:
     """All kinds, where they are sent from and where they can come to."""
 
     def __init__(
@@ -153,9 +154,10 @@ class Flows:
         for (queue, _), targets in self.dead.items():
             after.setdefault(queue, set()).update(targets)
         circle = [queue for queue in sorted(after) if queue in _reachable(after, queue)]
-        if len(circle) > MOST_IN_A_CYCLE:
+        if len(circle) > MOST_QUEUES_IN_A_CYCLE:
             raise InputError(
-                f"{len(circle)} queues dead-letter in circles; give at most {MOST_IN_A_CYCLE}."
+                f"{len(circle)} queues dead-letter in circles; "
+                f"give at most {MOST_QUEUES_IN_A_CYCLE}."
             )
         return {queue: number for number, queue in enumerate(circle)}
 

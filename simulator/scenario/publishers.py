@@ -1,77 +1,18 @@
-"""What is sent: kinds of messages, the publishers that send them, and how that changes."""
+"""Publishers: how many there are, how often they send, what and where to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from controlmq.checks import not_negative
 from controlmq.errors import InputError
 from simulator.scenario import checks
+from simulator.scenario.changes import Change, check_changes
 from simulator.scenario.distributions import Duration, Size
+from simulator.scenario.messages import Message
 
-SHORTEST_INTERVAL = 1e-6
+SHORTEST_PUBLISH_INTERVAL_SECONDS = 1e-6
 """Seconds. One publisher sends at most a million messages a second, so that time passes."""
-
-MOST_PRIORITIES = 255
-"""RabbitMQ's limit for x-max-priority."""
-
-
-@dataclass(frozen=True)
-class Message:
-    """One kind of message that a publisher sends, with the ``probability`` of it being next.
-
-    ``type`` is what metrics call it: its routing key if not given. ``size`` is in bytes, fixed
-    or drawn. Several entries may share a type, to draw its size from a few with given odds.
-    """
-
-    routing_key: str = ""
-    type: str | None = None
-    probability: float = 1.0
-    size: int | Size = 0
-    persistent: bool = False
-    priority: int = 0
-    headers: Mapping[str, object] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        checks.any_text("routing_key", self.routing_key)
-        if self.type is not None:
-            checks.text("type", self.type)
-        checks.share("probability", self.probability)
-        checks.size("size", self.size)
-        checks.flag("persistent", self.persistent)
-        checks.whole("priority", self.priority, 0, MOST_PRIORITIES - 1)
-        checks.headers("headers", self.headers)
-
-
-@dataclass(frozen=True)
-class Change:
-    """From ``at`` seconds on, a rate or a time is ``factor`` times what the scenario says.
-
-    It gets there along a straight line ``over`` seconds long; without it, at once.
-    """
-
-    at: float
-    factor: float
-    over: float = 0.0
-
-    def __post_init__(self) -> None:
-        checks.seconds("at", self.at)
-        if not_negative("factor", self.factor) > 1e6:
-            raise InputError(f"factor is {self.factor:g}; give at most 1e+06.")
-        checks.seconds("over", self.over)
-
-
-def check_schedule(owner: object, key: str) -> None:
-    """The changes under a key follow each other, each after the one before has ended."""
-    changes = checks.entities(owner, key, Change)
-    for before, after in pairwise(changes):
-        if after.at < before.at + before.over or after.at == before.at:
-            raise InputError(
-                f"{key} has a change at {after.at:g} seconds before the one at {before.at:g} "
-                "has ended; give them in order, one after the other."
-            )
 
 
 @dataclass(frozen=True)
@@ -104,10 +45,10 @@ class Publishers:
         if self.every is None:
             raise InputError("'every' is missing; give it a value.")
         checks.duration("every", self.every)
-        if self.every.mean < SHORTEST_INTERVAL:
+        if self.every.mean < SHORTEST_PUBLISH_INTERVAL_SECONDS:
             raise InputError(
                 f"every has a mean of {self.every.mean:g} seconds; "
-                f"give at least {SHORTEST_INTERVAL:g}."
+                f"give at least {SHORTEST_PUBLISH_INTERVAL_SECONDS:g}."
             )
         checks.whole("count", self.count, 1, 1_000_000)
         checks.size("message_size", self.message_size)
@@ -117,7 +58,7 @@ class Publishers:
             checks.whole("confirms", self.confirms, 1, 1_000_000)
         if self.link is not None:
             checks.text("link", self.link)
-        check_schedule(self, "schedule")
+        check_changes(self, "schedule")
         self._check_destination()
 
     def _check_destination(self) -> None:

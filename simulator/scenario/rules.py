@@ -8,9 +8,9 @@ from controlmq.checks import above_zero, finite, prefetch_count
 from controlmq.errors import InputError
 from simulator.scenario import checks
 from simulator.scenario.consumers import Consumer
-from simulator.scenario.distributions import LONGEST
+from simulator.scenario.distributions import LONGEST_SECONDS
 from simulator.scenario.knobs import fastest, rate_factor, service_time, stretch
-from simulator.scenario.publishers import SHORTEST_INTERVAL, Publishers
+from simulator.scenario.publishers import SHORTEST_PUBLISH_INTERVAL_SECONDS, Publishers
 
 METRICS = {
     "queues": (
@@ -100,7 +100,7 @@ class Rule:
         elif self.action == "set-service-time":
             service_time(key, self.value)
         elif self.action == "set-publish-rate":
-            rate_factor(key, self.value, LONGEST / SHORTEST_INTERVAL)
+            rate_factor(key, self.value, LONGEST_SECONDS / SHORTEST_PUBLISH_INTERVAL_SECONDS)
 
     def check_target(self, target: Consumer | Publishers) -> None:
         """The target can be set to the value, so that no run stops when the rule acts."""

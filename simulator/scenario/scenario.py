@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from controlmq.checks import above_zero
 from controlmq.errors import InputError
 from simulator.scenario import checks
-from simulator.scenario.broker import Broker, Link, Queue
+from simulator.scenario.broker import Broker
 from simulator.scenario.consumers import Consumer
-from simulator.scenario.distributions import LONGEST
+from simulator.scenario.distributions import LONGEST_SECONDS
 from simulator.scenario.exchanges import Binding, Exchange
-from simulator.scenario.message_paths import Flows
+from simulator.scenario.links import Link
+from simulator.scenario.message_paths import MessagePaths
 from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
 from simulator.scenario.rules import CONSUMER_ACTIONS, Rule
 
 
@@ -41,9 +43,10 @@ class Scenario:
 
     def __post_init__(self) -> None:
         checks.text("name", self.name)
-        if not 0.001 <= above_zero("sample_interval", self.sample_interval) <= LONGEST:
+        if not 0.001 <= above_zero("sample_interval", self.sample_interval) <= LONGEST_SECONDS:
             raise InputError(
-                f"sample_interval is {self.sample_interval:g} seconds; give 0.001 to {LONGEST:g}."
+                f"sample_interval is {self.sample_interval:g} seconds; "
+                f"give 0.001 to {LONGEST_SECONDS:g}."
             )
         checks.unique("publishers", checks.entities(self, "publishers", Publishers, needed=True))
         checks.unique("queues", checks.entities(self, "queues", Queue, needed=True))
@@ -55,18 +58,20 @@ class Scenario:
         if self.broker is not None and not isinstance(self.broker, Broker):
             raise InputError(f"broker is {self.broker!r}; give a Broker.")
         self._check_references()
-        self._check_order(self.flows())
+        self._check_order(self.message_paths())
 
-    def flows(self) -> Flows:
+    def message_paths(self) -> MessagePaths:
         """The kinds of messages there are and the queues each can reach."""
-        return Flows(self.publishers, self.exchanges, self.bindings, self.queues, self.consumers)
+        return MessagePaths(
+            self.publishers, self.exchanges, self.bindings, self.queues, self.consumers
+        )
 
-    def _check_order(self, flows: Flows) -> None:
+    def _check_order(self, paths: MessagePaths) -> None:
         """Queues in order need every number to come: one kind of message, always passed on."""
         names = [queue.name for queue in self.queues if queue.in_order]
         if not names:
             return
-        published = sum(len(kinds) for kinds in flows.published.values())
+        published = sum(len(kinds) for kinds in paths.published.values())
         sends = [send for consumer in self.consumers for send in consumer.sends]
         if published > 1 or any(send.probability < 1 for send in sends):
             raise InputError(

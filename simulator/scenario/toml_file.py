@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from controlmq.errors import InputError
-from simulator.scenario.broker import Broker, Link, Queue
-from simulator.scenario.consumers import Consumer, Send
+from simulator.scenario.broker import Broker
+from simulator.scenario.changes import Change
+from simulator.scenario.consumers import Consumer
 from simulator.scenario.distributions import Duration, Size
 from simulator.scenario.exchanges import Binding, Exchange
-from simulator.scenario.publishers import Change, Message, Publishers
+from simulator.scenario.links import Link
+from simulator.scenario.messages import Message, Send
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
 from simulator.scenario.rules import Rule
 from simulator.scenario.scenario import Scenario
 

@@ -165,5 +165,5 @@ def test_many_changes_by_rules_are_cut_short() -> None:
     recording.run_until(60.0)
     text = shown(recording)
     assert text.count("set-prefetch consumer 4") == 40
-    assert f"{len(simulation.adaptations) - 40} more" in text
+    assert f"{len(simulation.changes_by_rules) - 40} more" in text
     assert "what rules did" not in shown(recording)  # since it was last asked

@@ -10,7 +10,7 @@ from scipy import stats
 
 from simulator import Duration, Simulation
 from simulator.engine.draws import SOURCE, draw, source, standard_normal
-from simulator.engine.simulation_state import State
+from simulator.engine.simulation_state import SimulationState
 from tests.simulator.scenarios import one_queue
 
 
@@ -103,7 +103,7 @@ def test_a_bounded_queue_loses_what_the_consumer_cannot_take(overflow: str) -> N
     ids=lambda duration: duration.distribution,
 )
 def test_draws_have_the_distribution_they_are_named_for(duration: Duration) -> None:
-    state = State(sources=np.array([source(duration, 1, "test")], SOURCE))
+    state = SimulationState(sources=np.array([source(duration, 1, "test")], SOURCE))
     draws = np.array([draw(state, 0) for _ in range(20_000)])
     mean, sd = duration.mean, duration.sd
     if duration.distribution == "deterministic":

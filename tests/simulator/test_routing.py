@@ -180,7 +180,7 @@ def test_a_file_says_the_same_as_python() -> None:
     sends = [{ routing_key = "b", on = "red", type = "answer" }]
     """
     scenario = parse_scenario(text)
-    assert scenario.flows().types == ["red", "green", "answer"]
-    assert scenario.flows().pairs == [(0, 0), (1, 1), (1, 2)]
+    assert scenario.message_paths().types == ["red", "green", "answer"]
+    assert scenario.message_paths().pairs == [(0, 0), (1, 1), (1, 2)]
     with pytest.raises(InputError, match="publishers 1: messages 2: 'key' is not a key here"):
         parse_scenario(text.replace('routing_key = "green", p', 'key = "green", p'))

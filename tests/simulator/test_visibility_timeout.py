@@ -33,10 +33,6 @@ def test_the_analytic_time_is_the_published_one(threads: int) -> None:
         assert pools(threads, arrives).time == pytest.approx(time, abs=5.1e-6)
 
 
-def test_links_add_two_ways_and_one_more_for_a_loss() -> None:
-    assert pools(4, 0.88).time_with_links(0.01) == pytest.approx(0.41238 + 2.12 * 0.01, abs=1e-5)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", PUBLISHED)
 @pytest.mark.parametrize(("arrives", "column"), [(0.99, 0), (0.88, 1)])

@@ -128,7 +128,7 @@ def _live(arguments: argparse.Namespace, workload: Workload, watch: Watch | None
 
 def _workload(arguments: argparse.Namespace, base: float) -> Workload:
     from simulator.studies import specjms
-    from simulator.studies.specjms.build import MACHINE
+    from simulator.studies.specjms.build import ASSUMED_BROKER
     from simulator.studies.specjms.options import central
 
     types = central() if arguments.central else None
@@ -139,11 +139,11 @@ def _workload(arguments: argparse.Namespace, base: float) -> Workload:
         topology = specjms.scaled(arguments.topology, base)
     if arguments.interactions is not None:
         topology = topology.only(arguments.interactions)
-    cores = MACHINE.cores if arguments.cores is None else arguments.cores
+    cores = ASSUMED_BROKER.cores if arguments.cores is None else arguments.cores
     return specjms.workload(
         topology,
         specjms.Phases(arguments.warm_up, arguments.duration, arguments.drain),
-        specjms.Deployment(broker=replace(MACHINE, cores=cores)),
+        specjms.Deployment(broker=replace(ASSUMED_BROKER, cores=cores)),
         pacing=arguments.pacing,
         types=types,
     )

@@ -6,25 +6,27 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from simulator.metrics import Meter
+from simulator.meter import Meter
 from simulator.scenario import checks
-from simulator.scenario.broker import Broker, Queue
-from simulator.scenario.consumers import Consumer, Send
+from simulator.scenario.broker import Broker
+from simulator.scenario.consumers import Consumer
 from simulator.scenario.distributions import Duration
+from simulator.scenario.messages import Send
 from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
 from simulator.scenario.scenario import Scenario
 from simulator.simulation import Simulation
 from simulator.studies.cluster.membership import CONSUMER, PRODUCER, Cluster, Member
 
 BALANCES = ("optimised", "default")
 
-QUEUE_WORK = 1 / 1900
+QUEUE_WORK_SECONDS = 1 / 1900
 """Seconds of a queue's work on one message: the source measured 1.9 messages/ms at most."""
 
-RELAY = "relay"
+RELAY_QUEUE = "relay"
 """Where messages are on their way from one queue of the cluster to another."""
 
-FORWARDED_AT_ONCE = 10.0
+FORWARDING_PREFETCH = 10.0
 """Messages in flight to and from the relay: enough to keep it busy."""
 
 
@@ -41,7 +43,7 @@ class Machines:
 
     rate: float = 87.5
     work: float = 1 / 45
-    queue_work: float = QUEUE_WORK
+    queue_work: float = QUEUE_WORK_SECONDS
     slowdown: float = 2e-6
     forward_above: int | None = None
 
@@ -153,7 +155,7 @@ class SimulatedCluster:
         for queue, row in zip(scenario.queues, state.queues, strict=True):
             left[queue.name] -= int(row["acknowledged"])
         for number, consumer in enumerate(scenario.consumers):
-            if consumer.queue == RELAY:
+            if consumer.queue == RELAY_QUEUE:
                 left[consumer.sends[0].routing_key] += int(state.consumers[number]["in_flight"])
         for member in self.cluster.members:
             member.waiting = left[member.name]
@@ -168,7 +170,7 @@ class SimulatedCluster:
             if member is not shortest and self._passes_on(member, shortest):
                 wanted.add(_forwarder("from", member.name))
         for name in wanted ^ self._forwarding:
-            self.simulation.set_prefetch(name, FORWARDED_AT_ONCE if name in wanted else 0.0)
+            self.simulation.set_prefetch(name, FORWARDING_PREFETCH if name in wanted else 0.0)
         self._forwarding = wanted
 
     def _passes_on(self, member: Member, shortest: Member) -> bool:
@@ -189,7 +191,7 @@ class SimulatedCluster:
                 sends=[Send(target, type=way)],
             )
             for name in names
-            for way, source, target in (("from", name, RELAY), ("to", RELAY, name))
+            for way, source, target in (("from", name, RELAY_QUEUE), ("to", RELAY_QUEUE, name))
         ]
         return Scenario(
             "cluster",
@@ -198,7 +200,7 @@ class SimulatedCluster:
                 Publishers(_template(PRODUCER, name), name, Duration(1 / machines.rate))
                 for name in names
             ],
-            [*(Queue(name, slowdown=machines.slowdown) for name in names), Queue(RELAY)],
+            [*(Queue(name, slowdown=machines.slowdown) for name in names), Queue(RELAY_QUEUE)],
             [
                 Consumer(
                     _template(CONSUMER, name),

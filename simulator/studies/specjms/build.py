@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import sqrt
 from random import Random
 
 from controlmq.checks import above_zero
 from simulator.scenario import checks
-from simulator.scenario.broker import Broker, Link, Queue
-from simulator.scenario.consumers import Consumer, Send
+from simulator.scenario.broker import Broker
+from simulator.scenario.changes import Change
+from simulator.scenario.consumers import Consumer
 from simulator.scenario.distributions import Duration
 from simulator.scenario.exchanges import Binding, Exchange
-from simulator.scenario.publishers import Change, Message, Publishers
+from simulator.scenario.links import Link
+from simulator.scenario.messages import Message, Send
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
 from simulator.scenario.scenario import Scenario
 from simulator.studies.specjms.expected import Expected, expected
 from simulator.studies.specjms.flow import Answer, Flow, Start, base_type
@@ -24,7 +28,7 @@ from simulator.studies.specjms.topology import Topology
 
 PACINGS = ("deterministic", "exponential")
 
-MACHINE = Broker(
+ASSUMED_BROKER = Broker(
     cores=8,
     publish=60e-6,
     copy=20e-6,
@@ -107,7 +111,7 @@ class Deployment:
     queues do not wait for that if a consumer does.
     """
 
-    broker: Broker | None = MACHINE
+    broker: Broker | None = ASSUMED_BROKER
     link: Link = field(default_factory=lambda: Link("network", 0.4e-3, bytes_per_second=125e6))
     driving: Link | None = None
     write_first: bool = True
@@ -295,25 +299,9 @@ class _Builder:
         exchange, key = self._address(answer.type, (answer.to,))
         return Send(
             key,
-            exchange,
+            exchange=exchange,
             on=answer.on,
             type=answer.type,
             size=BY_NAME[type_].drawn(next(self.turn)),
             persistent=self.options[type_].delivery.persistent,
         )
-
-
-def with_rates(workload: Workload, factors: Mapping[int, float]) -> Workload:
-    """The same workload with drivers of some interactions off their rate, to try an audit."""
-    by_name = {
-        name: factor
-        for interaction, factor in factors.items()
-        for name in workload.drivers[interaction]
-    }
-    publishers = [
-        replace(group, every=replace(group.every, mean=group.every.mean / by_name[group.name]))
-        if group.name in by_name
-        else group
-        for group in workload.scenario.publishers
-    ]
-    return replace(workload, scenario=replace(workload.scenario, publishers=publishers))

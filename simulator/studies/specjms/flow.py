@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from simulator.studies.specjms.topology import Topology
 
-LAST = {1: "shipConf", 2: "pShipConf"}
+LAST_TYPES = {1: "shipConf", 2: "pShipConf"}
 """The message that ends the longest path of an interaction of several messages."""
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from simulator.scenario.distributions import Size
 
-CYCLE = 100
-ODDS = (95, 4, 1)
+SIZES_IN_A_CYCLE = 100
+SIZE_ODDS = (95, 4, 1)
 """How many messages of a cycle have the first, the second and the third size."""
 
-BYTES = 1000
+BYTES_PER_KILOBYTE = 1000
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,20 @@ class MessageType:
     @property
     def mean_size(self) -> float:
         """Kilobytes."""
-        return sum(odd * size for odd, size in zip(ODDS, self.sizes, strict=True)) / CYCLE
+        return (
+            sum(odd * size for odd, size in zip(SIZE_ODDS, self.sizes, strict=True))
+            / SIZES_IN_A_CYCLE
+        )
 
     def drawn(self, turn: int) -> Size:
         """Sizes in bytes, exact over a cycle; ``turn`` tells senders apart, so that the large
         ones of several do not come at once."""
-        small, medium, large = (BYTES * size for size in self.sizes)
-        cycle = [small] * CYCLE
+        small, medium, large = (BYTES_PER_KILOBYTE * size for size in self.sizes)
+        cycle = [small] * SIZES_IN_A_CYCLE
         for place in (20, 40, 60, 80):
             cycle[place] = medium
         cycle[0] = large
-        start = 37 * turn % CYCLE
+        start = 37 * turn % SIZES_IN_A_CYCLE
         return Size(distribution="replay", values=cycle[start:] + cycle[:start])
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simulator.engine.latency_bins import edges
 from simulator.metrics import Latency
 from simulator.studies.specjms.build import Workload
-from simulator.studies.specjms.flow import LAST, base_type
+from simulator.studies.specjms.flow import LAST_TYPES, base_type
 from simulator.studies.specjms.phased_run import Run, by_base_type, first_types
 
 Times = npt.NDArray[np.float64]
@@ -95,7 +95,7 @@ class _Measured:
     def completion_times(self, interaction: int, workload: Workload) -> Times:
         """From the first message to the last; of one to several receivers, to each of them."""
         first = first_types(workload)[workload.drivers[interaction][0]]
-        last = LAST.get(interaction, base_type(first))
+        last = LAST_TYPES.get(interaction, base_type(first))
         found = [self.of(*place) for place in self.noted.received if base_type(place[1]) == last]
         return np.concatenate([np.empty(0), *(rows[:, 2] - rows[:, 1] for rows in found)])
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.metrics import Latency, Meter, Metrics
+from simulator.meter import Meter
+from simulator.metrics import Latency, Metrics
 from simulator.simulation import Simulation
 from simulator.studies.specjms.build import Workload
-from simulator.studies.specjms.flow import LAST, base_type
+from simulator.studies.specjms.flow import LAST_TYPES, base_type
 from simulator.studies.specjms.message_types import TYPES
 
-SLICE = 1.0
+WATCHED_EVERY_SECONDS = 1.0
 """Simulated seconds in one go; between two of them somebody may look, or press Ctrl-C."""
 
 
@@ -66,7 +67,7 @@ def run(
 
     def advance(end: float) -> None:
         while simulation.now < end:
-            simulation.run_until(min(simulation.now + SLICE, end))
+            simulation.run_until(min(simulation.now + WATCHED_EVERY_SECONDS, end))
             watch(simulation)
 
     phases, drivers = workload.phases, workload.drivers
@@ -136,8 +137,8 @@ def _completions(metrics: Metrics, workload: Workload) -> dict[int, Latency]:
     """From the start of each interaction to its last message; of one to several receivers, all."""
     found = {}
     for interaction, groups in workload.drivers.items():
-        if interaction in LAST:
-            found[interaction] = metrics.chains[LAST[interaction]]
+        if interaction in LAST_TYPES:
+            found[interaction] = metrics.chains[LAST_TYPES[interaction]]
         else:
             found[interaction] = metrics.types[first_types(workload)[groups[0]]]
     return found

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PERCENTILES = (50.0, 90.0, 99.0)
-COUNTED = ("interaction", "started", "expected", "sent", "expected", "received", "expected")
+COUNTED_COLUMNS = ("interaction", "started", "expected", "sent", "expected", "received", "expected")
 
 
 def report(run: Run) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def run_table(run: Run) -> Table:
     from rich.table import Table
 
     table = Table(title=f"{run.workload.scenario.name}, {run.seconds:g} s")
-    for column in (*COUNTED, "late %", "done mean ms", "p90 ms"):
+    for column in (*COUNTED_COLUMNS, "late %", "done mean ms", "p90 ms"):
         table.add_column(column, justify="right")
     for row in (_interaction(run, number) for number in run.interactions):
         table.add_row(
@@ -96,7 +96,7 @@ def progress_table(progress: Progress) -> Table:
     seconds = min(progress.time, phases.end)
     far = f"{seconds:.0f} of {phases.end:g} s, {phases.at(progress.time)}"
     table = Table(title=f"{workload.scenario.name}, {far}")
-    for column in COUNTED:
+    for column in COUNTED_COLUMNS:
         table.add_column(column, justify="right")
     for number in sorted(workload.drivers):
         cells = [str(number)]

@@ -68,13 +68,6 @@ class TwoPools:
         """``W``: seconds a message is in both pools on average."""
         return sum(self.in_system) / self.rate
 
-    def time_with_links(self, link: float) -> float:
-        """Seconds with the links: one way to the broker, one on, one more for each loss.
-
-        The source prints this as ``W + (2 + p) D``, with ``p = 1 - q``.
-        """
-        return self.time + (2 + (1 - self.arrives)) * link
-
 
 def in_pool(threads: int, load: float) -> float:
     """Messages in an M/M/n queue on average."""

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controlmq.checks import above_zero
-from simulator.metrics import Meter, Metrics
-from simulator.scenario.broker import Queue
-from simulator.scenario.consumers import Consumer, Send
+from simulator.meter import Meter
+from simulator.metrics import Metrics
+from simulator.scenario.consumers import Consumer
 from simulator.scenario.distributions import Duration
+from simulator.scenario.messages import Send
 from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
 from simulator.scenario.scenario import Scenario
 from simulator.simulation import Simulation
 from simulator.studies.visibility.analytic import TwoPools
 
-TIMEOUT = 5.0
+VISIBILITY_TIMEOUT_SECONDS = 5.0
 """Seconds. Fifty times what sending takes: hardly a message is sent twice for being slow."""
 
 
@@ -33,7 +35,9 @@ class Measured:
     delivery: float
 
 
-def scenario(pools: TwoPools, *, in_order: bool = False, timeout: float = TIMEOUT) -> Scenario:
+def scenario(
+    pools: TwoPools, *, in_order: bool = False, timeout: float = VISIBILITY_TIMEOUT_SECONDS
+) -> Scenario:
     """Senders, broker and receiver as queues; a pool's threads are the handlers of a consumer.
 
     The receiver takes no time: its queue is where the order is restored, if it is to be.
@@ -75,7 +79,7 @@ def measure(
     seeds: Sequence[int],
     *,
     in_order: bool = False,
-    timeout: float = TIMEOUT,
+    timeout: float = VISIBILITY_TIMEOUT_SECONDS,
 ) -> Measured:
     """Run once for every seed, after a tenth of the time to settle."""
     above_zero("seconds", seconds)
