@@ -13,11 +13,9 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
-from controlmq import checks
+from controlmq import checks, errors
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-
-CHECKS = Path(checks.__file__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,14 +43,16 @@ def entry_point(function: Function) -> Function:
 
 
 def sources() -> list[Path]:
-    """The files that machine code can depend on: what is compiled, and what it imports.
+    """The files that machine code can depend on: those of the engine, and all they import.
 
-    Compiled code takes constants in at compile time, so the words of a scenario and the checks
-    that they are made of belong to it as well.
+    The value of a constant becomes part of the machine code, wherever it was imported from.
     """
     engine = Path(__file__).parent
     folders = (engine, engine.parent / "scenario")
-    return [*(path for folder in folders for path in sorted(folder.glob("*.py"))), CHECKS]
+    return [
+        *(path for folder in folders for path in sorted(folder.glob("*.py"))),
+        *(Path(str(module.__file__)) for module in (checks, errors)),
+    ]
 
 
 def source_stamp() -> int:
