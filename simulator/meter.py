@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Copies of all that is counted, at an instant."""
+    """Copies of all counters at an instant."""
 
     time: float
     clock: Any
     queues: Any
-    lengths: npt.NDArray[Any]  # integral of each length up to the instant
+    lengths: npt.NDArray[Any]  # integral of each length over time
     totals: dict[str, ConsumerTotals]
     consumers: Any
     publishers: dict[str, tuple[int, int, int, int, float, float]]
@@ -38,7 +38,7 @@ class _Snapshot:
 
 
 class Meter:
-    """Reads the metrics of a simulation, each time since the time before."""
+    """Reads the metrics of a simulation, each time for the interval since the last reading."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -165,7 +165,7 @@ class Meter:
 
 
 def _per(amount: float, of: float) -> float:
-    """``amount / of``, or nan where there is nothing to divide by."""
+    """``amount / of``, or nan if ``of`` is 0."""
     return float(amount) / of if of else float("nan")
 
 

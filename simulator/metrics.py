@@ -1,4 +1,4 @@
-"""What a user of RabbitMQ looks at, of an interval: rates, lengths, latencies, utilisation."""
+"""Metrics of an interval, as RabbitMQ users know them: rates, lengths, latencies, utilisation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from simulator.engine.latency_bins import quantile
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
-"""Those of a latency that recordings keep and tables show, by name."""
+"""The percentiles of a latency that recordings keep and tables show, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Latency:
     counts: npt.NDArray[Any] = field(repr=False)
 
     def percentile(self, percent: float) -> float:
-        """The latency that ``percent`` % of the messages stayed below."""
+        """The latency below which ``percent`` % of the messages stayed."""
         return quantile(self.counts, percent / 100)
 
     @property
@@ -73,10 +73,11 @@ class QueueMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetrics:
-    """A consumer: messages handed to its business logic a second, mean messages in flight.
+    """A consumer: its prefetch, messages/second handed to its handlers, mean number in flight.
 
-    ``buffer_time`` and ``work_time`` are mean seconds a message; ``utilisation`` is the share
-    of time that its handlers were busy, ``starved`` that its window had room in vain.
+    ``buffer_time`` and ``work_time`` are mean seconds per message. ``utilisation`` is the share of
+    time that its handlers were busy; ``starved`` is the share of time that its window had room
+    and the queue was empty.
     """
 
     prefetch: float
@@ -95,8 +96,8 @@ class ConsumerMetrics:
 class PublisherMetrics:
     """A group of publishers: messages/second, and the share of time each was blocked.
 
-    ``confirm_time`` is the mean of seconds from sending a message to its confirm, ``late`` the
-    share of messages that something kept from being sent when they were due.
+    ``confirm_time`` is the mean number of seconds from sending a message to its confirm. ``late``
+    is the share of messages that were sent later than they were due.
     """
 
     publish_rate: float
@@ -109,7 +110,7 @@ class PublisherMetrics:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics:
-    """The broker: share of its cores and of its disk that was busy, bytes in all queues."""
+    """The broker: how busy its cores and its disk were, as shares, and the bytes in all queues."""
 
     core_utilisation: float
     disk_utilisation: float
@@ -120,8 +121,8 @@ class BrokerMetrics:
 class Metrics:
     """One interval that ended at ``time`` and was ``interval`` seconds long.
 
-    ``chains`` has the types that consumers pass on, with their latency since the publisher sent
-    the message that they follow from.
+    ``chains`` has the types that consumers pass on, with the time since the first message of each
+    chain was published.
     """
 
     time: float

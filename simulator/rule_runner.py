@@ -1,4 +1,4 @@
-"""Rules at work: they look at metrics while a scenario runs, and change it."""
+"""Runs the rules of a scenario: evaluates their conditions and makes their changes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class RuleRunner:
-    """Looks at every rule when its time has come, and does what is due."""
+    """Evaluates every rule when it is due, and makes the changes that are due."""
 
     def __init__(self, simulation: Simulation, rules: Sequence[Rule]) -> None:
         self.simulation = simulation
         self.done: list[tuple[float, str]] = []
-        """When which rule changed the system."""
+        """Time and name of the rule for every change that was made."""
         self._watches = [_Watch(simulation, rule) for rule in rules]
 
     @property
     def next_stop(self) -> float:
-        """The next instant at which a rule has to look or a change is in force."""
+        """The next instant at which a rule is evaluated or a change takes effect."""
         return min(watch.next_stop for watch in self._watches)
 
     def act(self) -> None:
-        """Let every rule whose time is now look and act."""
+        """Evaluate every rule that is due now, and make the changes that are due."""
         now = self.simulation.now
         for watch in self._watches:
             if watch.next_stop <= now and watch.act():
@@ -37,49 +37,49 @@ class RuleRunner:
 
 
 class _Watch:
-    """One rule: how long its condition has held, and the changes it has under way."""
+    """One rule: since when its condition holds, and its changes that take effect later."""
 
     def __init__(self, simulation: Simulation, rule: Rule) -> None:
         from simulator.meter import Meter
 
         self.simulation = simulation
         self.rule = rule
-        self.looks = 0
+        self.evaluations = 0
         self.held_since = math.nan
-        self.under_way: list[float] = []
+        self.pending: list[float] = []
         self.meter = Meter(simulation)
         self.overhead = {each.name: each.overhead for each in simulation.scenario.consumers}
 
     @property
     def next_stop(self) -> float:
-        look = (self.looks + 1) * self.rule.every
-        return min(look, self.under_way[0]) if self.under_way else look
+        evaluation = (self.evaluations + 1) * self.rule.every
+        return min(evaluation, self.pending[0]) if self.pending else evaluation
 
     def act(self) -> bool:
-        """Look if it is time to, change the system if it is; whether anything changed."""
+        """Evaluate the rule and make changes, as far as due; returns whether anything changed."""
         now = self.simulation.now
         changed = False
-        while self.under_way and self.under_way[0] <= now:
-            heapq.heappop(self.under_way)
+        while self.pending and self.pending[0] <= now:
+            heapq.heappop(self.pending)
             changed = self._change() or changed
-        if (self.looks + 1) * self.rule.every <= now:
-            self.looks += 1
-            self._look(now)
-            if self.under_way and self.under_way[0] <= now:
-                heapq.heappop(self.under_way)
+        if (self.evaluations + 1) * self.rule.every <= now:
+            self.evaluations += 1
+            self._evaluate(now)
+            if self.pending and self.pending[0] <= now:
+                heapq.heappop(self.pending)
                 changed = self._change() or changed
         return changed
 
-    def _look(self, now: float) -> None:
+    def _evaluate(self, now: float) -> None:
         value = self._reading(self.meter.read())
-        if self.under_way or not self.rule.holds(value):
+        if self.pending or not self.rule.holds(value):
             self.held_since = math.nan
             return
         if math.isnan(self.held_since):
             self.held_since = now
         if now - self.held_since >= self.rule.hold:
             self.held_since = math.nan
-            heapq.heappush(self.under_way, now + self.rule.takes)
+            heapq.heappush(self.pending, now + self.rule.takes)
 
     def _change(self) -> bool:
         rule, simulation = self.rule, self.simulation
@@ -111,7 +111,7 @@ class _Watch:
         return True
 
     def _reading(self, metrics: Metrics) -> float:
-        """The value of the metric; nan, which no threshold holds for, where nothing moved."""
+        """The value of the metric; nan, which is beyond no threshold, if there were no messages."""
         metric, of = self.rule.metric, self.rule.of
         row = getattr(metrics, self.rule.measures)[of]
         if metric == "latency":

@@ -1,7 +1,7 @@
-"""Compiling the engine with numba, and keeping its cache honest.
+"""Compiles the engine with numba, and makes sure that stale machine code never runs.
 
-Compiled code neither makes nor keeps arrays: it gets the address of those a run consists of
-(:mod:`simulator.engine.tables`), and numba is told that there is nothing to count references to.
+Compiled code neither makes nor keeps arrays: it gets the addresses of the arrays of a run
+(:mod:`simulator.engine.tables`). So numba's reference counting is switched off.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """A function that other compiled functions call; it is compiled into its callers."""
+    """Decorates a function that is compiled into the compiled functions that call it."""
     return cast(Function, njit(**OPTIONS, forceinline=True)(function))
 
 
 def called(function: Function) -> Function:
-    """A function too large, or used too seldom, to be compiled into its callers."""
+    """Decorates a function that is too large, or used too rarely, to be inlined."""
     return cast(Function, njit(**OPTIONS)(function))
 
 
 def entry_point(function: Function) -> Function:
-    """A compiled function that Python calls; the machine code is kept on disk.
+    """Decorates a compiled function that Python calls; its machine code is kept on disk.
 
-    numba looks at the file of this function alone to see whether its cache is stale. The
-    function must therefore close over :func:`source_stamp`, which becomes part of the key.
+    numba looks only at the file of this function to see whether its cache is stale. The function
+    must therefore close over :func:`source_stamp`, which becomes part of the cache's key.
     """
     try:
         return cast(Function, njit(**OPTIONS, cache=True)(function))

@@ -1,4 +1,4 @@
-"""The consumer's side: buffer, handlers, acknowledgements, and what a crash does to them."""
+"""Consumers: their buffers, handlers and acknowledgements, and what a crash does to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulator.engine.window import account
 
 @compiled
 def receive(state: SimulationState, consumer: int, now: float) -> int:
-    """A message reaches its consumer and stands in its buffer; a handler that is idle."""
+    """Put a message that reaches its consumer in the buffer; returns an idle handler or NONE."""
     client = state.consumers[consumer]
     message = leave_link(state, client.down_line, client.down_slot)
     if not client.up:
@@ -42,7 +42,7 @@ def receive(state: SimulationState, consumer: int, now: float) -> int:
 
 @compiled
 def serve(state: SimulationState, handler: int, now: float) -> None:
-    """A handler gives the business logic the first message of the buffer, or is idle."""
+    """Let a handler start on the first message of the buffer, or be idle if there is none."""
     worker = state.handlers[handler]
     client = state.consumers[worker.consumer]
     if state.lines[client.buffer_line].length == 0:
@@ -67,7 +67,7 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
 
 @compiled
 def note_latency(state: SimulationState, message: int, now: float) -> None:
-    """Count how long a message took from its publisher to the business logic."""
+    """Record the time a message took from its publisher to the business logic."""
     row = state.pool[message]
     kind = state.kinds[row.kind]
     note(state, pair_of(state, row.queue, kind.type), now - row.published)
@@ -77,7 +77,7 @@ def note_latency(state: SimulationState, message: int, now: float) -> None:
 
 @compiled
 def pair_of(state: SimulationState, queue_index: int, type_index: int) -> int:
-    """The row of latencies of a type of message in a queue that it comes to."""
+    """The row of latencies of a type of message in a queue."""
     queue = state.queues[queue_index]
     place, among = queue.first_pair, queue.pairs
     while among > 1:
@@ -90,7 +90,7 @@ def pair_of(state: SimulationState, queue_index: int, type_index: int) -> int:
 
 @compiled
 def note(state: SimulationState, place: int, taken: float) -> None:
-    """Count one latency in a row of them."""
+    """Add one latency to a row of latencies."""
     latency = state.latencies[place]
     latency.count += 1
     latency.sum += taken
@@ -100,13 +100,13 @@ def note(state: SimulationState, place: int, taken: float) -> None:
 
 @called
 def note_chain(state: SimulationState, place: int, taken: float) -> None:
-    """Count how long it took from the message that a chain of them began with."""
+    """Record the time since the first message of a chain was published."""
     note(state, place, taken)
 
 
 @compiled
 def finish(state: SimulationState, handler: int, now: float) -> None:
-    """A handler is done with a message: it sends what follows from it, and answers for it."""
+    """Finish a handler's message: publish what follows from it, and acknowledge or reject it."""
     worker = state.handlers[handler]
     client = state.consumers[worker.consumer]
     message = worker.message
@@ -130,10 +130,10 @@ def finish(state: SimulationState, handler: int, now: float) -> None:
 
 @called
 def answer_batch(state: SimulationState, consumer: int, now: float) -> None:
-    """A consumer answers for all it has finished, once that is a batch.
+    """Answer for all finished messages of a consumer, once they are a batch.
 
-    A batch is never more than the window lets it have, for which it would wait for ever, and a
-    consumer that was removed waits for no more.
+    A batch is never larger than the window, because the consumer would wait for it forever. A
+    consumer that was removed does not wait.
     """
     client = state.consumers[consumer]
     chain = state.lines[client.done_line]
@@ -149,7 +149,7 @@ def answer_batch(state: SimulationState, consumer: int, now: float) -> None:
 
 @called
 def pass_on(state: SimulationState, consumer: int, cause: int, now: float) -> None:
-    """Publish what a finished message leads to."""
+    """Publish the messages that a finished message causes."""
     client = state.consumers[consumer]
     type_index = state.kinds[state.pool[cause].kind].type
     for number in range(client.first_send, client.first_send + client.sends):
@@ -168,7 +168,7 @@ def pass_on(state: SimulationState, consumer: int, cause: int, now: float) -> No
 
 @compiled
 def lose(state: SimulationState, consumer: int, message: int) -> None:
-    """A message is with a consumer that is down: gone, or the broker's to give again."""
+    """Take a message from a consumer that is down: lost, or kept to be delivered again."""
     client = state.consumers[consumer]
     if state.pool[message].settled:
         client.lost += 1
@@ -179,7 +179,7 @@ def lose(state: SimulationState, consumer: int, message: int) -> None:
 
 @called
 def crash(state: SimulationState, consumer: int, now: float) -> None:
-    """A consumer goes down with all it holds; the broker notices one way of the link later."""
+    """Crash a consumer, with all it holds; the broker notices half a round trip later."""
     client = state.consumers[consumer]
     client.up = False
     client.crashes += 1
@@ -203,7 +203,7 @@ def crash(state: SimulationState, consumer: int, now: float) -> None:
 
 @called
 def notice(state: SimulationState, consumer: int, now: float) -> None:
-    """The broker sees that a consumer is gone and takes back what it had delivered."""
+    """Let the broker notice that a consumer is gone, and take back what it had delivered."""
     account(state, consumer, now)
     client = state.consumers[consumer]
     client.listening = False
@@ -211,7 +211,7 @@ def notice(state: SimulationState, consumer: int, now: float) -> None:
         lose(state, consumer, take_first(state, client.down_line))
     set_timer(state, client.down_slot, NEVER)
     set_timer(state, client.notice_slot, NEVER)
-    # The youngest goes back first, so that the oldest ends up at the head of the queue.
+    # The newest goes back first, so that the oldest ends up at the head of the queue.
     while state.lines[client.lost_line].length > 0:
         message = take_first(state, client.lost_line)
         state.pool[message].outcome = RETURN
@@ -223,7 +223,7 @@ def notice(state: SimulationState, consumer: int, now: float) -> None:
 
 @called
 def restart(state: SimulationState, consumer: int, now: float) -> None:
-    """A consumer is back and asks for messages."""
+    """Start a crashed consumer again; it asks for messages."""
     account(state, consumer, now)
     client = state.consumers[consumer]
     client.up = True
@@ -234,7 +234,7 @@ def restart(state: SimulationState, consumer: int, now: float) -> None:
 
 @compiled
 def live(state: SimulationState, consumer: int, now: float) -> None:
-    """Draw when a consumer that has begun will crash."""
+    """Draw when a consumer that has just started will crash."""
     client = state.consumers[consumer]
     life = draw(state, client.crash)
     set_timer(state, client.crash_slot, now + life)

@@ -1,4 +1,4 @@
-"""The broker's disk: it writes everything that waits for it at once."""
+"""The broker's disk: it writes everything that waits for it in one write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.engine.timers import NEVER, set_timer
 
 @called
 def start_disk(state: SimulationState, now: float) -> None:
-    """Begin to write all that waits for the disk."""
+    """Begin to write everything that waits for the disk."""
     clock = state.clock[0]
     size = 0
     while state.lines[clock.disk_line].length > 0:
@@ -25,7 +25,7 @@ def start_disk(state: SimulationState, now: float) -> None:
 
 @called
 def written(state: SimulationState) -> None:
-    """The disk has written: messages may enter their queue, confirms may go."""
+    """End a write: its messages may enter their queues, its confirms may be sent."""
     clock = state.clock[0]
     set_timer(state, clock.disk_slot, NEVER)
     while state.lines[clock.disk_batch].length > 0:

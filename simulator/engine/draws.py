@@ -1,7 +1,7 @@
-"""Random values: each source has its own stream, and uses one number of it per draw.
+"""Random values: each source has its own stream and uses one number of it per draw.
 
-A source that draws more or less often, or is added or removed, therefore leaves every other
-source's numbers alone, and two runs that differ in one setting stay comparable.
+So a source that draws more or less often, or is added or removed, does not change the numbers of
+any other source, and two runs that differ in one setting stay comparable.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ KINDS = {
 
 SOURCE = np.dtype(
     [
-        ("state", np.uint64),  # of its stream
+        ("state", np.uint64),  # of its random stream
         ("kind", np.int32),
         ("location", np.float64),  # the mean; for lognormal that of the logarithm
         ("spread", np.float64),  # the sd; for lognormal that of the logarithm
-        ("scale", np.float64),  # what every draw is multiplied with
-        ("first", np.int32),  # of the replayed values
-        ("values", np.int32),  # how many
-        ("position", np.int32),  # which comes next
+        ("scale", np.float64),  # factor of every draw
+        ("first", np.int32),  # index of its first replayed value
+        ("values", np.int32),  # number of replayed values
+        ("position", np.int32),  # of the next one among them
     ],
     align=True,
 )
@@ -45,9 +45,9 @@ SOURCE = np.dtype(
 def source(
     value: Duration | Size, seed: int, owner: str, first: int = 0
 ) -> tuple[int, int, float, float, float, int, int, int]:
-    """One row of sources: a distribution and a stream named by the seed and its owner.
+    """One row of sources: a distribution, and a stream derived from the seed and its owner.
 
-    ``first`` is where the values of a replay begin among all replayed values.
+    ``first`` is the index of its first value among all replayed values.
     """
     digest = hashlib.blake2b(f"{seed}/{owner}".encode(), digest_size=8).digest()
     state, location, spread = int.from_bytes(digest, "big"), value.mean, value.sd or 0.0
@@ -62,7 +62,7 @@ def source(
 def uniform(source: Any) -> float:
     """The next number of the stream, strictly between 0 and 1.
 
-    SplitMix64 (Steele, Lea and Flood 2014): one word of state, any start is a good one.
+    SplitMix64 (Steele, Lea and Flood 2014): one word of state, and any seed is a good one.
     """
     source.state += np.uint64(0x9E3779B97F4A7C15)
     z = source.state
@@ -102,8 +102,8 @@ def draw_normal(source: Any) -> float:
     return max(value, 0.0)  # type: ignore[no-any-return]
 
 
-# Wichura 1988, algorithm AS 241 (PPND16): coefficients of the numerator and denominator of a
-# rational function each, highest power first, for the middle, the tails and the far tails.
+# Wichura 1988, algorithm AS 241 (PPND16): the coefficients of the numerator and the denominator
+# of three rational functions, highest power first: for the middle, the tails and the far tails.
 # fmt: off
 NORMAL_MIDDLE = (
     (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,

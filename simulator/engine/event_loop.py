@@ -1,11 +1,12 @@
-"""The event loop: what is due next, and what follows from it before time goes on.
+"""The event loop: takes the next event, and does all that follows from it at that instant.
 
 A message is sent by a publisher, routed to its queues, delivered over the link to a consumer
 whose window has room, waits in the consumer's buffer for an idle handler, is worked on, and
 leaves the system when its acknowledgement reaches the broker.
 
-Every step that several events lead to stands once in the loop: numba compiles each call anew.
-Nothing here depends on where a run is cut into samples: times are added up at events alone.
+A step that several events lead to is called from one place in the loop only, because numba would
+compile each call separately. Nothing here depends on where a run is cut into samples: times are
+added up only at events.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from simulator.engine.timers import NEVER, ROOT
 FINISHED, FULL, STANDING_STILL = range(3)
 
 MOST_EVENTS_AT_ONE_INSTANT = 20_000_000
-"""Events at one instant; more means that messages go in circles that take no time."""
+"""More events at one instant mean that messages go in a circle that takes no time."""
 
 
 @compiled
 def at_broker(state: SimulationState, now: float) -> tuple[int, int]:
-    """The broker does one job; the consumer and the queue that it may concern."""
+    """Do one job of the broker; returns the consumer and the queue that it may affect."""
     message = take_first(state, AT_BROKER)
     row = state.pool[message]
     consumer, queue = NONE, NONE
@@ -52,7 +53,7 @@ def at_broker(state: SimulationState, now: float) -> tuple[int, int]:
 
 @compiled
 def dispatch(state: SimulationState, consumer: int, queue_index: int, now: float) -> None:
-    """See to a window that has changed, then give messages to consumers that have room."""
+    """Refresh a window that has changed, then deliver messages to consumers with room."""
     if consumer != NONE:
         queue_index = state.consumers[consumer].queue
     chain = state.lines[AT_BROKER]
@@ -63,10 +64,10 @@ def dispatch(state: SimulationState, consumer: int, queue_index: int, now: float
         if queue.length == 0 or queue.ready == 0 or queues.is_missing_one(state, queue_index):
             return
         if queue.visibility < NEVER and state.lines[FREE].length < state.clock[0].reserve:
-            state.clock[0].unserved = queue_index  # each message needs a row for its twin
+            state.clock[0].unserved = queue_index  # a delivery needs a row for a twin
             return
         if chain.length > 0:
-            # More messages are on their way back to the head of this queue.
+            # More messages are about to be put back at the head of this queue.
             first = state.pool[chain.first]
             if first.job == rows.SETTLE and first.queue == queue_index:
                 return
@@ -87,7 +88,7 @@ def change_rates(state: SimulationState, now: float) -> None:
 
 @compiled
 def change_consumer(state: SimulationState, consumer: int, now: float) -> int:
-    """Put what is wanted of a consumer in force; the consumer if that changes its window."""
+    """Put a consumer's wanted settings in force; returns it if that changes its window."""
     client = state.consumers[consumer]
     if client.wanted_prefetch == client.prefetch and client.wanted == client.active:
         return NONE
@@ -100,16 +101,16 @@ def change_consumer(state: SimulationState, consumer: int, now: float) -> int:
 
 def _build(stamp: int) -> Callable[[SimulationState, float], int]:
     def advance(state: SimulationState, end: float) -> int:
-        """Run every event up to and including ``end`` seconds, or say what is in the way.
+        """Run every event up to and including ``end`` seconds; returns why it stopped.
 
-        Changes asked for since the last run take effect first. After FULL the caller makes
-        room and calls again; nothing is lost.
+        Changes requested since the last run take effect first. After FULL the caller makes room
+        in the message pool and calls again; nothing is lost.
         """
         clock = state.clock[0]
-        if stamp == 0:  # stands for the sources in the key of the cache
+        if stamp == 0:  # makes the stamp of the sources part of the cache's key
             return FULL
         now = clock.now
-        # For want of rows it stopped; that is why the caller has made room.
+        # The last run stopped at this queue because the message pool was full.
         unserved = clock.unserved
         clock.unserved = NONE
         changing = clock.consumers

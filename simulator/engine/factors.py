@@ -1,7 +1,7 @@
-"""Factors that change over time, as straight pieces, and the intervals they stretch.
+"""Factors of a rate or a duration that change over time, as linear pieces.
 
 An interval is drawn at the scenario's own rate. At ``f(t)`` times that rate it ends when the
-integral of ``f`` has reached it, so that a ramp or a pause acts at once and exactly.
+integral of ``f`` has reached it, so a ramp or a pause takes effect at once and exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from simulator.scenario.changes import Change
 
 
 def phases(changes: Sequence[Change]) -> list[tuple[float, float, float]]:
-    """Pieces of a schedule: when each begins, the factor there, its slope per second."""
+    """The linear pieces of a schedule: start, factor at the start, slope per second."""
     if not changes:
         return []
     pieces, factor = [(0.0, 1.0, 0.0)], 1.0
@@ -41,7 +41,7 @@ def factor_at(phases: Any, first: int, count: int, now: float) -> float:
 
 @compiled
 def end_of(phases: Any, first: int, count: int, now: float, left: float) -> float:
-    """When an interval is over of which ``left`` seconds at factor 1 are left, or never."""
+    """When an interval ends that has ``left`` seconds left at factor 1, or NEVER."""
     for piece in range(first, first + count):
         end = phases[piece + 1].start if piece + 1 < first + count else NEVER
         if end <= now:
@@ -51,7 +51,7 @@ def end_of(phases: Any, first: int, count: int, now: float, left: float) -> floa
         if slope == 0.0 and factor == 0.0:
             needed = NEVER
         else:
-            # The root of factor * t + slope / 2 * t**2 = left, in the form that never cancels.
+            # The root of factor * t + slope / 2 * t**2 = left, in the form without cancellation.
             root = factor * factor + 2.0 * slope * left
             needed = 2.0 * left / (factor + math.sqrt(root)) if root >= 0.0 else NEVER
         if now + needed <= end:

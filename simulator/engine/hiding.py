@@ -1,9 +1,9 @@
-"""Visibility timeout: what is not acknowledged in time is there to be delivered again.
+"""Visibility timeout: a message that is not acknowledged in time is delivered again.
 
-A delivered message stays with its queue, invisible, for a time that is the same for all. A row
-stands for it there, its *twin*; as time is the same for all, the first in line is the first to
-appear. If an acknowledgement comes first, the twin is dropped when its time is up. If none
-does, the twin becomes the message, and whatever a consumer says of the other later is too late.
+A delivered message stays in its queue, invisible, as a second row: its *twin*. The timeout is the
+same for all messages of a queue, so the first twin in line is the first to become visible. If the
+message is acknowledged first, the twin is dropped when the timeout ends. If not, the twin becomes
+the message, and an answer for the original has no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulator.engine.simulation_state import SimulationState
 
 @called
 def hide(state: SimulationState, message: int, now: float) -> None:
-    """A message is delivered: its twin waits for the time to be up."""
+    """Make the twin of a message that is delivered; it waits for the timeout."""
     row = state.pool[message]
     queue = state.queues[row.queue]
     row.twin = take_first(state, FREE)
@@ -28,7 +28,7 @@ def hide(state: SimulationState, message: int, now: float) -> None:
 
 @called
 def answered(state: SimulationState, message: int) -> bool:
-    """A consumer answers for a message; whether that still says something to the broker."""
+    """Take a consumer's answer for a message; returns whether it came in time."""
     row = state.pool[message]
     queue = state.queues[row.queue]
     in_time = not row.stale
@@ -46,7 +46,7 @@ def answered(state: SimulationState, message: int) -> bool:
 
 @called
 def appear(state: SimulationState, queue_index: int) -> int:
-    """The time of the first invisible message is up; its row if it is to be delivered again."""
+    """End the timeout of the first invisible message; its row if it is to be delivered again."""
     queue = state.queues[queue_index]
     twin = leave_link(state, queue.hidden_line, queue.appear_slot)
     row = state.pool[twin]

@@ -1,4 +1,4 @@
-"""A scenario at time 0: the rows of its entities, and the tables that never change."""
+"""The state of a scenario at time 0: the rows of its entities, and the tables that stay fixed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulator.scenario.distributions import Size
 from simulator.scenario.scenario import Scenario
 
 FIRST_POOL_ROWS = 1024
-"""Messages a run starts with room for; it doubles when they do not suffice."""
+"""Messages that a run starts with room for; the pool doubles when it is full."""
 
 
 def new_state(scenario: Scenario, seed: int) -> SimulationState:
@@ -33,11 +33,11 @@ def new_state(scenario: Scenario, seed: int) -> SimulationState:
 
 
 class _Tables:
-    """What does not change while a scenario runs: kinds, ways, costs; and the clock."""
+    """The tables that do not change while a scenario runs (kinds, routes, costs), and the clock."""
 
     def __init__(self, scenario: Scenario, layout: Layout) -> None:
         self.scenario, self.layout, self.paths = scenario, layout, layout.paths
-        self.ways: dict[tuple[int, ...], int] = {}
+        self.routes: dict[tuple[int, ...], int] = {}
 
     def state(self) -> SimulationState:
         kinds = self._kinds()
@@ -49,7 +49,7 @@ class _Tables:
         arrays["queues"]["first_pair"], arrays["queues"]["pairs"] = places[:-1], np.diff(places)
         for queue, row in self.dead_rows.items():
             arrays["queues"][queue]["dead"] = row
-        lengths = [len(way) for way in self.ways]
+        lengths = [len(route) for route in self.routes]
         set_sizes(clock[0], arrays)
         lines = new_lines(self.layout.lines)
         return SimulationState(
@@ -61,7 +61,7 @@ class _Tables:
             routes=np.array(
                 list(zip(np.cumsum([0, *lengths[:-1]]), lengths, strict=True)), rows.ROUTE_ROW
             ),
-            targets=np.array([queue for way in self.ways for queue in way], np.int64),
+            targets=np.array([queue for route in self.routes for queue in route], np.int64),
             dead=dead.ravel(),
             costs=self._costs(self.scenario.broker or Broker()),
             pairs=np.array([type_ for _, type_ in pairs], np.int64),
@@ -70,17 +70,17 @@ class _Tables:
             **arrays,
         )
 
-    def _way(self, targets: tuple[int, ...]) -> int:
-        return self.ways.setdefault(targets, len(self.ways))
+    def _route(self, targets: tuple[int, ...]) -> int:
+        return self.routes.setdefault(targets, len(self.routes))
 
     def _kinds(self) -> Any:
         made = []
         chains = self.paths.chain_rows
         for kind in self.paths.kinds:
             size = 0 if isinstance(kind.size, Size) else kind.size
-            way = self._way(kind.targets)
+            route = self._route(kind.targets)
             chain = chains.get(kind.type, NONE)
-            made.append((kind.type, way, size, kind.priority, chain, kind.persistent, 0))
+            made.append((kind.type, route, size, kind.priority, chain, kind.persistent, 0))
         return table(made, rows.KIND)
 
     def _dead(self) -> Any:
@@ -89,7 +89,7 @@ class _Tables:
             self.dead_rows.setdefault(queue, len(self.dead_rows))
         table = np.full((max(len(self.dead_rows), 1), len(self.paths.kinds)), NONE, np.int64)
         for (queue, kind), targets in self.paths.dead.items():
-            table[self.dead_rows[queue], kind] = self._way(targets)
+            table[self.dead_rows[queue], kind] = self._route(targets)
         return table
 
     def _clock(self) -> Any:
@@ -102,8 +102,8 @@ class _Tables:
         row["first_process"] = row["last_process"] = NONE
         row["credit"] = row["memory_limit"] = rows.NO_BOUND
         sends = max(len(consumer.sends) for consumer in self.scenario.consumers)
-        # A message with its slip for the confirm or the disk, its copies, or its sends.
-        row["reserve"] = 2 + max(sends, *(len(way) for way in self.ways))
+        # A message with its row for the confirm or the disk, its copies, or its sends.
+        row["reserve"] = 2 + max(sends, *(len(route) for route in self.routes))
         if broker is not None:
             row["cores"] = row["idle_cores"] = broker.cores
             row["credit"] = broker.credit

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from simulator.engine.compiled import compiled
 
 LOWEST_BIN_SECONDS = 2.0**-20
-"""Seconds, about a microsecond; what is shorter counts as somewhere between 0 and this."""
+"""About a microsecond. All shorter latencies are in the first bin."""
 
 BIN_OCTAVES = 40
 BIN_BITS = 5
@@ -39,7 +39,7 @@ def edges() -> npt.NDArray[np.float64]:
 
 
 def quantile(counts: npt.NDArray[Any], share: float) -> float:
-    """The latency that a share of the messages stayed below, to within a bin's width."""
+    """The latency below which a ``share`` of the messages stayed, to within a bin's width."""
     total = int(counts.sum())
     if total == 0:
         return float("nan")

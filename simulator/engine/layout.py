@@ -1,4 +1,4 @@
-"""Lays a scenario out in rows, and adds rows to a run for what joins it."""
+"""Lays a scenario out in rows, and adds rows to a run when entities join it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ TYPES = {
         "processes",
     )
 }
-"""The arrays that grow by a row with what joins a run."""
+"""The arrays that get new rows when an entity joins a run."""
 
 
 class Layout:
-    """Numbers lines, slots, sources and rows as entities are added, from where a run is."""
+    """Numbers lines, slots, sources and rows as entities are added, after those of a run."""
 
     def __init__(self, scenario: Scenario, seed: int, state: SimulationState | None = None) -> None:
         self.seed = seed
@@ -60,12 +60,12 @@ class Layout:
         self.lines = AT_BROKER + 1 if state is None else state.lines.size
 
     def add_publishers(self, group: Publishers, like: str) -> list[int]:
-        """Rows for a group of publishers that sends what ``like`` does; their numbers."""
+        """Add rows for publishers that send what ``like`` sends; returns their numbers."""
         first_choice, up_to = self._count("choices"), 0.0
         kinds = self.paths.published[like]
         for number, (message, kind) in enumerate(zip(group.kinds, kinds, strict=True)):
             up_to += message.probability
-            # The probabilities add up to 1 only within rounding.
+            # The probabilities add up to 1 only up to rounding.
             last = number + 1 == len(kinds)
             size = self._size(message.size, f"publishers/{group.name}/size/{number}")
             self.new["choices"].append((2.0 if last else up_to, kind, size))
@@ -97,7 +97,7 @@ class Layout:
         return added
 
     def add_queue(self, queue: Queue) -> None:
-        """A row for a queue."""
+        """Add a row for a queue."""
         index = self._count("queues")
         row = self._new("queues")
         row["line"] = self.line(queue.priorities)
@@ -128,14 +128,14 @@ class Layout:
         row["process"] = self._process()
 
     def add_consumer(self, consumer: Consumer, like: str) -> int:
-        """Rows for a consumer that sends what ``like`` does; the number of its row."""
+        """Add rows for a consumer that sends what ``like`` sends; returns the number of its row."""
         owner, index = f"consumers/{consumer.name}", self._count("consumers")
         row, link = self._new("consumers"), self._link(consumer.link)
         row["queue"] = self.queues[consumer.queue]
-        for way, event in (("down", rows.DELIVER), ("up", rows.ACKNOWLEDGE)):
-            row[f"{way}_line"] = self.line()
-            row[f"{way}_slot"] = self.slot(event, index)
-            row[f"{way}_jitter"] = self._jitter(link, f"{owner}/jitter/{way}")
+        for direction, event in (("down", rows.DELIVER), ("up", rows.ACKNOWLEDGE)):
+            row[f"{direction}_line"] = self.line()
+            row[f"{direction}_slot"] = self.slot(event, index)
+            row[f"{direction}_jitter"] = self._jitter(link, f"{owner}/jitter/{direction}")
         row["delay"] = link.round_trip / 2
         row["seconds_per_byte"] = 1 / link.bytes_per_second if link.bytes_per_second else 0.0
         row["buffer_line"], row["done_line"], row["lost_line"] = (self.line() for _ in range(3))
@@ -233,36 +233,36 @@ class Layout:
         return row
 
     def line(self, count: int = 1) -> int:
-        """The first of so many new lines."""
+        """Add ``count`` lines; returns the number of the first."""
         self.lines += count
         return self.lines - count
 
     def slot(self, event: int, entity: int) -> int:
-        """A new timer for an event of an entity."""
+        """Add a timer for an event of an entity; returns its slot."""
         self.new["slots"].append((event, entity))
         return self._count("slots") - 1
 
     def source(self, value: Duration | Size, owner: str) -> int:
-        """A new source of random values with a stream of its own."""
+        """Add a source of random values with its own stream; returns its number."""
         first = self._count("replayed")
         self.new["replayed"] += value.values or ()
         self.new["sources"].append(source(value, self.seed, owner, first))
         return self._count("sources") - 1
 
     def _replay_from_second(self, index: int) -> float:
-        """The first value of a replay, which then goes on with the one after it."""
+        """Take the first value of a replay, which then continues with the second."""
         place = index - self.before["sources"]
         *row, first, count, _ = self.new["sources"][place]
         self.new["sources"][place] = (*row, first, count, 1 % count)
         return float(self.new["replayed"][first - self.before["replayed"]])
 
     def rows_of(self, name: str) -> Any:
-        """All rows of one kind, those of the run so far first."""
+        """All rows of one kind, those of the run first."""
         new = table(self.new[name], TYPES[name])
         return new if self.state is None else np.concatenate([getattr(self.state, name), new])
 
     def extended(self) -> SimulationState:
-        """The run with what was added to it."""
+        """The state of the run with the added rows."""
         assert self.state is not None
         arrays = {name: self.rows_of(name) for name in TYPES}
         lines = new_lines(self.lines)
@@ -280,7 +280,7 @@ class Layout:
 
 
 def table(values: Sequence[Any], dtype: np.dtype[Any]) -> Any:
-    """Rows of a type, with zeros between their fields: two runs can be compared bytewise."""
+    """Rows of a type, with zeros between their fields, so that runs can be compared bytewise."""
     made = np.zeros(len(values), dtype)
     for row, value in enumerate(values):
         made[row] = value
@@ -288,7 +288,7 @@ def table(values: Sequence[Any], dtype: np.dtype[Any]) -> Any:
 
 
 def set_sizes(clock: Any, arrays: dict[str, Any]) -> None:
-    """Tell compiled code how large the tables are that grow."""
+    """Note the sizes of the tables that grow, for compiled code."""
     clock["leaves"] = leaves(arrays["slots"].size)
     clock["publishers"] = arrays["publishers"].size
     clock["consumers"] = arrays["consumers"].size

@@ -1,4 +1,4 @@
-"""Links: what is sent arrives later, in the order in which it was sent."""
+"""Links: messages arrive later than they were sent, in the same order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulator.scenario.checks import LARGEST_MESSAGE_BYTES
 
 @compiled
 def enter_link(state: SimulationState, line: int, slot: int, message: int, due: float) -> None:
-    """Put a message on a link that it leaves at ``due``, not before those ahead of it."""
+    """Put a message on a link; it arrives at ``due``, after those ahead of it."""
     state.pool[message].due = due
     append(state, line, message)
     if state.lines[line].length == 1:
@@ -23,7 +23,7 @@ def enter_link(state: SimulationState, line: int, slot: int, message: int, due: 
 
 @compiled
 def leave_link(state: SimulationState, line: int, slot: int) -> int:
-    """Take the first message off a link, and set when the next one leaves."""
+    """Take the first message off a link, and set the timer for the next one."""
     message = take_first(state, line)
     chain = state.lines[line]
     set_timer(state, slot, state.pool[chain.first].due if chain.length > 0 else NEVER)
@@ -32,7 +32,7 @@ def leave_link(state: SimulationState, line: int, slot: int) -> int:
 
 @compiled
 def send_down(state: SimulationState, consumer: int, message: int, now: float) -> None:
-    """From the broker to a consumer."""
+    """Send a message from the broker to a consumer."""
     client = state.consumers[consumer]
     size = state.pool[message].size
     client.line_free = max(client.line_free, now) + size * client.seconds_per_byte
@@ -43,7 +43,7 @@ def send_down(state: SimulationState, consumer: int, message: int, now: float) -
 
 @compiled
 def answer(state: SimulationState, consumer: int, message: int, now: float) -> None:
-    """From a consumer to the broker: what it says of a message."""
+    """Send a consumer's answer for a message to the broker."""
     client = state.consumers[consumer]
     arrival = now + client.delay + draw_if_any(state, client.up_jitter)
     client.up_last = max(client.up_last, arrival)
@@ -52,7 +52,7 @@ def answer(state: SimulationState, consumer: int, message: int, now: float) -> N
 
 @compiled
 def emit(state: SimulationState, port_index: int, message: int, now: float) -> None:
-    """From any client that publishes to the broker: a message of its own."""
+    """Send a message from a client that publishes to the broker."""
     port = state.ports[port_index]
     if port.direct:
         reach(state, port_index, message)
@@ -66,14 +66,14 @@ def emit(state: SimulationState, port_index: int, message: int, now: float) -> N
 
 @compiled
 def reach(state: SimulationState, port_index: int, message: int) -> None:
-    """A message is at the broker, and uses credit of its publisher until it is in a queue."""
+    """Take a message in at the broker; it uses its publisher's credit until it is in a queue."""
     clock = state.clock[0]
     row = state.pool[message]
-    way = state.routes[row.route]
-    if clock.cores == 0 and way.targets == 1 and row.confirm == NONE:
-        # Routing takes no time and there is nothing to copy: straight to the queue.
+    route = state.routes[row.route]
+    if clock.cores == 0 and route.targets == 1 and row.confirm == NONE:
+        # Routing takes no time and nothing is copied: the message goes straight to its queue.
         row.sender = NONE
-        row.queue = state.targets[way.first]
+        row.queue = state.targets[route.first]
         row.job = ENTER
         append(state, AT_BROKER, message)
         return
@@ -88,7 +88,7 @@ def reach(state: SimulationState, port_index: int, message: int) -> None:
 def new_message(
     state: SimulationState, message: int, kind_index: int, size: int, now: float
 ) -> None:
-    """Make a row a message that is sent now; ``size`` is the source of its size, or NONE."""
+    """Fill the row of a message that is sent now; ``size`` is a source, or NONE if fixed."""
     row = state.pool[message]
     kind = state.kinds[kind_index]
     row.published = now

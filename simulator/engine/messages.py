@@ -1,9 +1,9 @@
 """The messages in the system, and the first-in-first-out lines they stand in.
 
-All messages live in one pool of rows; a line (a queue, one direction of a link, a consumer's
-buffer) is a chain through the pool. A message moves from line to line without being copied,
-and a row is used again as soon as its message is gone: memory is bounded by what is in the
-system, whichever entities hold it.
+All messages are rows of one pool; a line (a queue, one direction of a link, a consumer's buffer)
+is a linked list through the pool. A message moves from line to line without being copied, and a
+row is used again as soon as its message is gone: memory is bounded by the number of messages in
+the system, wherever they are.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ FREE = 0
 """The line of unused rows."""
 
 AT_BROKER = 1
-"""The line of messages the broker turns to before time goes on."""
+"""The line of messages that the broker handles before time advances."""
 
 MESSAGE = np.dtype(
     [
         ("due", np.float64),  # seconds: when it leaves the line it is in, if the line is a link
         ("since", np.float64),  # seconds: when it reached its consumer
         ("published", np.float64),  # seconds: when it was sent first
-        ("origin", np.float64),  # seconds: when the message was sent that all this follows from
-        ("expires", np.float64),  # seconds: when its time in the queue is up
+        ("origin", np.float64),  # seconds: when the first message of its chain was sent
+        ("expires", np.float64),  # seconds: when it expires in its queue
         ("visited", np.uint64),  # queues it was dead-lettered from since it was last rejected
         ("size", np.int32),  # bytes
         ("next", np.int32),  # the message behind it in its line
@@ -43,9 +43,9 @@ MESSAGE = np.dtype(
         ("route", np.int32),
         ("returns", np.int32),  # how often it came back to its queue
         ("index", np.int32),  # the number of its origin among those of the same kind
-        ("twin", np.int32),  # the row that stands for it while it is invisible; in that row, it
+        ("twin", np.int32),  # the row that replaces it while it is invisible; in that row, this one
         ("job", np.int8),  # what the broker is to do with it
-        ("outcome", np.int8),  # what its consumer says of it
+        ("outcome", np.int8),  # its consumer's answer
         ("settled", np.bool_),  # the broker has forgotten it already
         ("stale", np.bool_),  # it has become visible again while its consumer had it
     ],
@@ -62,7 +62,7 @@ def new_lines(count: int) -> npt.NDArray[Any]:
 
 
 def with_room(pool: npt.NDArray[Any], lines: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """The messages of a pool in one of ``rows`` rows; the new ones are put in ``lines``."""
+    """A pool of ``rows`` rows with the messages of ``pool``; the new rows are put in ``lines``."""
     used = pool.size
     larger = np.zeros(rows, MESSAGE)
     larger[:used] = pool
@@ -103,7 +103,7 @@ def take_first(state: SimulationState, line: int) -> int:
 
 @called
 def insert_by_index(state: SimulationState, line: int, message: int) -> None:
-    """Put a message behind those of a line that come before it, or are the same."""
+    """Put a message in a line sorted by index, behind those with the same index."""
     chain = state.lines[line]
     index = state.pool[message].index
     if chain.length == 0 or state.pool[chain.last].index <= index:
@@ -122,7 +122,7 @@ def insert_by_index(state: SimulationState, line: int, message: int) -> None:
 
 @compiled
 def put_first(state: SimulationState, line: int, message: int) -> None:
-    """Put a message before all others: the row used last is the one still in the cache."""
+    """Put a message first in a line. For free rows: the row used last is still in the cache."""
     chain = state.lines[line]
     state.pool[message].next = chain.first
     if chain.length == 0:

@@ -1,9 +1,9 @@
 """The broker's processes: each does one job at a time, and they take turns on the cores.
 
-A process that has a job and no core waits in line; it does one job when its turn comes and, if
-it has more, goes to the end of the line. That is how the Erlang virtual machine shares its
-schedulers among processes whose jobs are short. Of its jobs a queue does those for consumers
-first, as RabbitMQ's queues do, so that publishers cannot keep it from delivering.
+A process that has a job and no core waits in line. When its turn comes it does one job, and goes
+to the end of the line if it has more. The Erlang virtual machine shares its schedulers like this
+among processes whose jobs are short. A queue does its jobs for consumers first, as RabbitMQ's
+queues do, so that publishers cannot keep it from delivering.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulator.engine.timers import NEVER, set_timer
 
 @compiled
 def to_broker(state: SimulationState, process_index: int, message: int, job: int) -> None:
-    """Give the broker a job; without costs it turns to it before time goes on."""
+    """Give the broker a job; without costs it is done before time advances."""
     state.pool[message].job = job
     if state.clock[0].cores == 0:
         append(state, AT_BROKER, message)
@@ -27,7 +27,7 @@ def to_broker(state: SimulationState, process_index: int, message: int, job: int
 
 @called
 def to_process(state: SimulationState, process_index: int, message: int) -> None:
-    """Give a process a job; if it has no other and this one costs nothing, it is done."""
+    """Give a process a job; if it is idle and the job costs nothing, the job is done at once."""
     process = state.processes[process_index]
     idle = process.message == NONE and not process.waiting
     if idle and cost(state, message) == 0.0:
@@ -41,7 +41,7 @@ def to_process(state: SimulationState, process_index: int, message: int) -> None
 
 @compiled
 def cost(state: SimulationState, message: int) -> float:
-    """Seconds that a core needs for what is to be done with a message."""
+    """Seconds of core time that the job of a message takes."""
     row = state.pool[message]
     price = state.costs[row.job]
     if row.job == SETTLE and row.outcome == COVERED:
@@ -59,7 +59,7 @@ def cost(state: SimulationState, message: int) -> float:
 
 @compiled
 def wait_for_core(state: SimulationState, process_index: int) -> None:
-    """Put a process at the end of those that wait for a core."""
+    """Put a process at the end of the line for a core."""
     clock = state.clock[0]
     process = state.processes[process_index]
     process.next = NONE
@@ -73,7 +73,7 @@ def wait_for_core(state: SimulationState, process_index: int) -> None:
 
 @called
 def begin(state: SimulationState, now: float) -> None:
-    """The first process in line gets a core and begins its next job."""
+    """Give the first process in line a core; it begins its next job."""
     clock = state.clock[0]
     process = state.processes[clock.first_process]
     clock.first_process = process.next
@@ -88,7 +88,7 @@ def begin(state: SimulationState, now: float) -> None:
 
 @called
 def worked(state: SimulationState, process_index: int) -> None:
-    """A job is done: the broker acts on it, and the core is free for the next in line."""
+    """End a job: the broker acts on it, and the core is free for the next in line."""
     process = state.processes[process_index]
     append(state, AT_BROKER, process.message)
     process.message = NONE

@@ -1,4 +1,4 @@
-"""Publishers: they send, wait for confirms and are stopped by the broker."""
+"""Publishers: they send, wait for confirms, and stop when the broker tells them to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulator.engine.timers import NEVER, set_timer, when
 
 @compiled
 def may_send(state: SimulationState, publisher: int) -> bool:
-    """Whether neither the broker nor a missing confirm keeps a publisher from sending."""
+    """Whether a publisher is stopped neither by the broker nor by missing confirms."""
     sender = state.publishers[publisher]
     if sender.window > 0 and sender.unconfirmed >= sender.window:
         return False
@@ -23,7 +23,7 @@ def may_send(state: SimulationState, publisher: int) -> bool:
 
 @compiled
 def publish(state: SimulationState, publisher: int, now: float) -> None:
-    """A publisher sends a message and draws when it will send the next."""
+    """Send a publisher's message, and draw when it will send the next."""
     sender = state.publishers[publisher]
     if not may_send(state, publisher):
         hold_back(state, publisher, now)
@@ -56,7 +56,7 @@ def publish(state: SimulationState, publisher: int, now: float) -> None:
 
 @called
 def hold_back(state: SimulationState, publisher: int, now: float) -> None:
-    """A message is due that its publisher may not send: it is blocked, if it was not before."""
+    """Block a publisher that may not send a message that is due."""
     sender = state.publishers[publisher]
     set_timer(state, sender.slot, NEVER)
     sender.late += not sender.overdue
@@ -69,7 +69,7 @@ def hold_back(state: SimulationState, publisher: int, now: float) -> None:
 
 @called
 def unblock(state: SimulationState, publisher: int, now: float) -> None:
-    """A publisher is blocked no more: it may send, or no longer wants to."""
+    """Unblock a publisher: it may send again, or no longer wants to."""
     sender = state.publishers[publisher]
     if sender.blocked:
         sender.blocked_time += now - sender.since
@@ -79,7 +79,7 @@ def unblock(state: SimulationState, publisher: int, now: float) -> None:
 
 @compiled
 def next_publish(state: SimulationState, publisher: int, now: float, left: float) -> float:
-    """When an interval of which ``left`` seconds are left at the scenario's rate is over."""
+    """When an interval ends that has ``left`` seconds left at the scenario's rate."""
     sender = state.publishers[publisher]
     if sender.rate == 0.0:
         return NEVER
@@ -90,7 +90,7 @@ def next_publish(state: SimulationState, publisher: int, now: float, left: float
 
 @compiled
 def wake(state: SimulationState, publisher: int, now: float) -> None:
-    """Let a publisher that was stopped send what it has, if it may."""
+    """Let a blocked publisher send its message, if it may."""
     sender = state.publishers[publisher]
     if sender.blocked and may_send(state, publisher):
         set_timer(state, sender.slot, now)
@@ -98,7 +98,7 @@ def wake(state: SimulationState, publisher: int, now: float) -> None:
 
 @called
 def copy_entered(state: SimulationState, publisher: int, now: float) -> None:
-    """A queue has taken a copy: the publisher gets credit for more."""
+    """Give a publisher credit for a copy that a queue has taken."""
     sender = state.publishers[publisher]
     sender.waiting -= 1
     if sender.flow and sender.waiting <= state.clock[0].more_credit:
@@ -108,7 +108,7 @@ def copy_entered(state: SimulationState, publisher: int, now: float) -> None:
 
 @called
 def copy_confirmed(state: SimulationState, slip_index: int, refused: bool, now: float) -> None:
-    """A queue answers for its copy; after the last the confirm goes back to the publisher."""
+    """Note a queue's answer for its copy; after the last one, send the confirm."""
     slip = state.pool[slip_index]
     slip.returns -= 1
     if refused:
@@ -124,7 +124,7 @@ def copy_confirmed(state: SimulationState, slip_index: int, refused: bool, now: 
 
 @called
 def confirm(state: SimulationState, publisher: int, now: float) -> None:
-    """A confirm reaches its publisher."""
+    """Take a confirm that reaches its publisher."""
     sender = state.publishers[publisher]
     slip = leave_link(state, sender.confirm_line, sender.confirm_slot)
     sender.unconfirmed -= 1
@@ -139,7 +139,7 @@ def confirm(state: SimulationState, publisher: int, now: float) -> None:
 
 @called
 def change_rate(state: SimulationState, publisher: int, now: float) -> None:
-    """Put the wanted rate in force at once: what is left of the interval is stretched."""
+    """Put the wanted rate in force at once: the rest of the interval is stretched."""
     sender = state.publishers[publisher]
     before = sender.rate
     sender.rate = sender.wanted_rate
@@ -161,10 +161,10 @@ def change_rate(state: SimulationState, publisher: int, now: float) -> None:
 
 @called
 def end_alarm(state: SimulationState, now: float) -> None:
-    """The queues hold little enough again: every publisher that was stopped goes on.
+    """End the memory alarm: every publisher that it stopped continues.
 
-    Each sends what it has, even if the first of them makes the queues too large again: else
-    those behind it would never have their turn.
+    Each may send one message, even if the first of them raises the alarm again; otherwise the
+    publishers behind it would never get their turn.
     """
     clock = state.clock[0]
     clock.alarm = False

@@ -1,4 +1,4 @@
-"""The broker's side: routing, queues, expiry, dead letters, and what consumers say."""
+"""Queues: routing to them, entering, expiry, delivery, acknowledgements and dead letters."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from simulator.engine.window import account
 def route(state: SimulationState, message: int) -> None:
     """Make a copy of a message for every queue it goes to."""
     row = state.pool[message]
-    way = state.routes[row.route]
+    places = state.routes[row.route]
     if row.confirm != NONE:
-        state.pool[row.confirm].returns = way.targets
+        state.pool[row.confirm].returns = places.targets
     if row.sender != NONE:
-        state.publishers[row.sender].waiting += way.targets - 1
-    for number in range(way.targets):
-        queue = state.targets[way.first + number]
+        state.publishers[row.sender].waiting += places.targets - 1
+    for number in range(places.targets):
+        queue = state.targets[places.first + number]
         copy = message
-        if number + 1 < way.targets:
+        if number + 1 < places.targets:
             copy = take_first(state, FREE)
             state.pool[copy] = state.pool[message]
         if state.queues[queue].visited & row.visited != 0:
@@ -56,7 +56,7 @@ def route(state: SimulationState, message: int) -> None:
 
 @compiled
 def enter(state: SimulationState, message: int, now: float) -> None:
-    """A queue takes a message, once it is on disk if that comes first, or refuses it."""
+    """Put a message in its queue, or refuse it; if needed, write it to disk first."""
     clock = state.clock[0]
     row = state.pool[message]
     queue = state.queues[row.queue]
@@ -70,7 +70,7 @@ def enter(state: SimulationState, message: int, now: float) -> None:
         append(state, clock.disk_line, message)
         return
     if to_disk and not queue.write_first and not refused:
-        # The message goes on, and a slip that stands for it waits for the disk.
+        # The message continues, and a second row waits for the disk in its place.
         slip = take_first(state, FREE)
         state.pool[slip] = row
         append(state, clock.disk_line, slip)
@@ -103,7 +103,7 @@ def enter(state: SimulationState, message: int, now: float) -> None:
 
 @compiled
 def change_length(state: SimulationState, queue_index: int, change: int, now: float) -> None:
-    """Count a queue's length over time as it changes."""
+    """Change a queue's length, and add up its length over time."""
     queue = state.queues[queue_index]
     queue.length_time += queue.length * (now - queue.since)
     queue.since = now
@@ -126,7 +126,7 @@ def take_from(state: SimulationState, queue_index: int, now: float) -> int:
 
 @compiled
 def is_missing_one(state: SimulationState, queue_index: int) -> bool:
-    """Whether a queue that keeps the order waits for one that comes before all it has."""
+    """Whether a queue in order waits for a message that comes before all it has."""
     queue = state.queues[queue_index]
     if not queue.in_order:
         return False
@@ -135,7 +135,7 @@ def is_missing_one(state: SimulationState, queue_index: int) -> bool:
 
 @compiled
 def forget(state: SimulationState, message: int) -> None:
-    """A queue is rid of the bytes of a message."""
+    """Subtract the bytes of a message from its queue."""
     clock = state.clock[0]
     row = state.pool[message]
     state.queues[row.queue].bytes -= row.size
@@ -144,7 +144,7 @@ def forget(state: SimulationState, message: int) -> None:
 
 @compiled
 def discard(state: SimulationState, message: int, rejected: bool) -> None:
-    """A queue gives a message up: it goes to the dead letters or nowhere."""
+    """Remove a message from the system, or dead-letter it."""
     forget(state, message)
     row = state.pool[message]
     queue = state.queues[row.queue]
@@ -153,7 +153,7 @@ def discard(state: SimulationState, message: int, rejected: bool) -> None:
         return
     queue.dead_lettered += 1
     if rejected:
-        row.visited = 0  # circles that a consumer has a part in are meant
+        row.visited = 0  # a circle with a consumer in it is intended
     else:
         row.visited |= queue.visited
     row.route = state.dead[queue.dead * state.clock[0].kinds + row.kind]
@@ -164,7 +164,7 @@ def discard(state: SimulationState, message: int, rejected: bool) -> None:
 
 @called
 def expire(state: SimulationState, queue_index: int, now: float) -> None:
-    """Take out what has waited too long; only the first of each priority can have."""
+    """Take out messages that have expired; in each priority the first is the oldest."""
     queue = state.queues[queue_index]
     due = NEVER
     for line in range(queue.line, queue.line + queue.priorities):
@@ -180,7 +180,7 @@ def expire(state: SimulationState, queue_index: int, now: float) -> None:
 
 @compiled
 def settle(state: SimulationState, message: int, now: float) -> None:
-    """The broker learns what a consumer says of a message; its place in the window is free."""
+    """Act on a consumer's answer for a message; its place in the window is free again."""
     row = state.pool[message]
     account(state, row.consumer, now)
     client = state.consumers[row.consumer]
@@ -199,7 +199,7 @@ def settle(state: SimulationState, message: int, now: float) -> None:
 
 @called
 def put_back(state: SimulationState, message: int, now: float) -> None:
-    """A message that was delivered goes back to the head of its queue, or is given up."""
+    """Put a delivered message back at the head of its queue, or give it up."""
     row = state.pool[message]
     queue = state.queues[row.queue]
     row.returns += 1
@@ -220,7 +220,7 @@ def put_back(state: SimulationState, message: int, now: float) -> None:
 
 @compiled
 def hand_over(state: SimulationState, message: int, consumer: int, now: float) -> None:
-    """The first message of a queue goes to a consumer that has room."""
+    """Deliver a message that was taken from its queue to a consumer with room."""
     row = state.pool[message]
     client = state.consumers[consumer]
     queue = state.queues[client.queue]
@@ -245,7 +245,7 @@ def hand_over(state: SimulationState, message: int, consumer: int, now: float) -
 
 @called
 def send(state: SimulationState, message: int, now: float) -> None:
-    """Put a message on the link to its consumer, or back if the consumer is gone."""
+    """Put a message on the link to its consumer, or back in its queue if that is gone."""
     row = state.pool[message]
     client = state.consumers[row.consumer]
     if client.listening:

@@ -1,4 +1,4 @@
-"""Everything a run knows at an instant, as arrays with one row per entity."""
+"""The state of a simulation at an instant, as arrays with one row per entity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOAT, WHOLE = np.dtype(np.float64), np.dtype(np.int64)
 
 
 class SimulationState(Tables):
-    """The arrays the engine runs on."""
+    """The arrays that the engine works on."""
 
     ROWS: ClassVar[Mapping[str, np.dtype[Any]]] = {
         "clock": rows.CLOCK,
@@ -41,9 +41,9 @@ class SimulationState(Tables):
         "kinds": rows.KIND,
         "routes": rows.ROUTE_ROW,
         "targets": WHOLE,  # queues of all routes
-        "dead": WHOLE,  # route by queue that dead-letters and kind
+        "dead": WHOLE,  # route of dead letters, by queue and kind
         "costs": rows.COST,  # by job
-        "pairs": WHOLE,  # types of the rows of latencies by queue and type
+        "pairs": WHOLE,  # type of each row of latencies by queue and type
         "latencies": rows.LATENCY,
         "bins": WHOLE,  # messages by row of latencies and bin
     }

@@ -1,9 +1,9 @@
 """The arrays of a run as compiled code sees them: a list of addresses, one for each table.
 
-numba hands an array to a function in seven words. A run has two dozen arrays, and handing them
+numba passes an array to a function in seven words. A run has two dozen arrays, and passing them
 from function to function would cost more than what the functions do. So compiled code gets the
-address of a list of addresses; ``state.consumers[3]`` is then one addition away. Nothing is
-checked: the engine only uses indices that the layout has made.
+address of a list of addresses; ``state.consumers[3]`` is then one addition away. Indices are not
+checked: the engine uses only those that the layout has made.
 """
 
 # numba's interface for new types has no annotations of its own.
@@ -41,7 +41,7 @@ WORD = ir.IntType(64)
 
 
 class Tables:
-    """Named arrays with one address; ``ROWS`` says what the rows of each are."""
+    """Named arrays with one common address; ``ROWS`` has the row type of each."""
 
     ROWS: ClassVar[Mapping[str, np.dtype[Any]]] = {}
 
@@ -56,7 +56,7 @@ class Tables:
         self.address = self._addresses.ctypes.data
 
     def replaced(self, **arrays: npt.NDArray[Any]) -> Any:
-        """The same tables but for those given."""
+        """The same tables, except those given."""
         return type(self)(**{name: getattr(self, name) for name in self.ROWS} | arrays)
 
 
@@ -70,7 +70,7 @@ class TablesType(types.Type):
 
 
 class TableType(types.Type):
-    """The type of one table: rows of a kind, by number."""
+    """The type of one table: rows of one kind, by number."""
 
     def __init__(self, row: Any) -> None:
         self.row = row

@@ -1,12 +1,12 @@
-"""What happens next: one timer per source of events, the earliest on top.
+"""Timers: one for each source of events, with the earliest at the root of a tree.
 
-A tournament tree: the leaves hold when each timer is due, every node above the earliest of its
-four children. Setting a timer replays the path to the root as far as anything changes. Of timers
-due at the same instant the lower slot comes first, so a run does not depend on the order in
-which they were set.
+The tree is a tournament: the leaves hold when each timer is due, every node above them the
+earliest of its four children. Setting a timer updates the path to the root as far as anything
+changes. If timers are due at the same instant, the lower slot comes first, so a run does not
+depend on the order in which they were set.
 
-Node 1 is the root, node ``i`` has children ``4i`` to ``4i+3``, which share a line of the cache; a
-node holds when the earliest timer below it is due, and its slot.
+Node 1 is the root. Node ``i`` has children ``4i`` to ``4i+3``, which share a cache line. A node
+holds when the earliest timer below it is due, and its slot.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMER = np.dtype([("due", np.float64), ("slot", np.int64)])
 
 
 def leaves(slots: int) -> int:
-    """How many leaves a tree for so many timers has."""
+    """The number of leaves of a tree for ``slots`` timers."""
     width = CHILDREN
     while width < slots:
         width *= CHILDREN
@@ -37,11 +37,11 @@ def leaves(slots: int) -> int:
 
 
 def new_timers(due: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-    """A tree of timers that are due at these times."""
+    """A tree of timers that are ``due`` at these times."""
     width = leaves(due.size)
     room = np.zeros(2 * width + CHILDREN, TIMER)
     aligned = -room.ctypes.data % (CHILDREN * TIMER.itemsize) // TIMER.itemsize
-    tree = room[aligned : aligned + 2 * width]  # each family in one line of the cache
+    tree = room[aligned : aligned + 2 * width]  # the children of a node in one cache line
     level = tree[width:]
     level["due"], level["slot"] = NEVER, np.arange(width)
     level["due"][: due.size] = due
@@ -76,7 +76,7 @@ def set_timer(state: SimulationState, slot: int, due: float) -> None:
             break
         else:
             return  # it was not the earliest here, and is not now
-    # From here up it was the earliest, and another may be now.
+    # From here up it was the earliest; now another timer may be.
     while node > 0 and state.timers[node].slot == slot:
         child = CHILDREN * node
         left, right = child, child + 2

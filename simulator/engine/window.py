@@ -1,4 +1,4 @@
-"""The window of a consumer, and the turn of consumers that have room.
+"""The window of a consumer, and the line of consumers that have room.
 
 The window holds a real-valued prefetch ``u`` exactly, on average over time. With ``n``
 messages in flight (delivered and not acknowledged, as the broker sees it) it keeps::
@@ -6,12 +6,12 @@ messages in flight (delivered and not acknowledged, as the broker sees it) it ke
     credit = integral of u - clamp(n, floor(u), ceil(u)) over time, except while starved
 
 and delivers while ``n`` is below ``ceil(u)`` if the credit is not negative, else below
-``floor(u)``. A whole ``u`` is the plain prefetch; below 1 the window opens once per message.
-By Little's law the rate of an unsaturated consumer is then ``u`` over the time a message is in
-flight, and no rounding pattern can fall in or out of step with the sampling.
+``floor(u)``. With a whole ``u`` it is the plain prefetch; below 1 the window opens once per
+message. By Little's law the rate of an unsaturated consumer is then ``u`` divided by the time a
+message is in flight, and no rounding pattern can fall in or out of step with the sampling.
 
-Consumers with room stand in the line of their queue. Between two events they do so only while
-the queue is empty: they are starved.
+Consumers with room stand in the line of their queue. Between two events there are such consumers
+only while the queue is empty: they are starved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simulator.engine.timers import NEVER, set_timer, when
 
 @compiled
 def account(state: SimulationState, consumer: int, now: float) -> None:
-    """Add up the time since the window last changed."""
+    """Add the time since the window last changed to the consumer's sums and its credit."""
     client = state.consumers[consumer]
     elapsed = now - client.since
     client.since = now
@@ -42,7 +42,7 @@ def account(state: SimulationState, consumer: int, now: float) -> None:
 
 @compiled
 def refresh(state: SimulationState, consumer: int, now: float) -> None:
-    """See whether the window has room, and note what it waits for next."""
+    """Join or leave the line as the window has room or not, and set when credit returns to 0."""
     client = state.consumers[consumer]
     limit = client.high if client.credit >= 0.0 else client.low
     room = client.in_flight < limit or client.acknowledge == AUTOMATIC
@@ -60,7 +60,7 @@ def refresh(state: SimulationState, consumer: int, now: float) -> None:
 
 @compiled
 def choose(state: SimulationState, queue_index: int) -> int:
-    """The consumer that gets the next message: the first in line, or any of them."""
+    """The consumer that gets the next message: the first in line, or a random one."""
     queue = state.queues[queue_index]
     consumer = queue.first_ready
     if queue.random and queue.ready > 1:
@@ -72,7 +72,7 @@ def choose(state: SimulationState, queue_index: int) -> int:
 
 @compiled
 def join_line(state: SimulationState, consumer: int) -> None:
-    """A consumer with room goes to the end of the line."""
+    """Put a consumer with room at the end of the line."""
     client = state.consumers[consumer]
     queue = state.queues[client.queue]
     client.starved = True
@@ -88,7 +88,7 @@ def join_line(state: SimulationState, consumer: int) -> None:
 
 @compiled
 def leave_line(state: SimulationState, consumer: int) -> None:
-    """A consumer leaves the line, wherever it stands."""
+    """Take a consumer out of the line, wherever it stands."""
     client = state.consumers[consumer]
     queue = state.queues[client.queue]
     client.starved = False
@@ -105,15 +105,15 @@ def leave_line(state: SimulationState, consumer: int) -> None:
 
 @compiled
 def grant(state: SimulationState, consumer: int, now: float) -> None:
-    """The window has been below the prefetch for long enough to go above it."""
+    """Let the window go above the prefetch: it was below for as much as it was above."""
     account(state, consumer, now)
-    # By definition of this instant; summing up may have left a rounding error.
+    # Exactly 0 by definition of this instant; the sum may have a rounding error.
     state.consumers[consumer].credit = 0.0
 
 
 @compiled
 def change_window(state: SimulationState, consumer: int, now: float) -> None:
-    """Put in force what is wanted; what is in flight already stays until acknowledged."""
+    """Put the wanted prefetch in force; messages in flight stay until acknowledged."""
     account(state, consumer, now)
     client = state.consumers[consumer]
     client.prefetch = client.wanted_prefetch

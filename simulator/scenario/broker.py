@@ -10,20 +10,20 @@ from simulator.scenario import checks
 
 @dataclass(frozen=True)
 class Broker:
-    """What the broker's work takes, in seconds, on ``cores`` that its processes share.
+    """Seconds that each kind of work takes the broker, on ``cores`` that its processes share.
 
     Each connection that publishes and each queue is a process, which does one thing at a time.
-    A connection spends ``publish`` on a message and ``copy`` on each queue it goes to; a queue
-    spends ``enqueue``, ``deliver`` and ``acknowledge``, the last once for several messages
-    acknowledged together. ``per_byte`` is added to publish and deliver. Processes that wait for
-    a core take turns.
+    A connection spends ``publish`` on a message and ``copy`` on each queue it goes to. A queue
+    spends ``enqueue``, ``deliver`` and ``acknowledge`` on a message; messages acknowledged
+    together cost ``acknowledge`` once. ``per_byte`` is added to publish and deliver. Processes
+    that wait for a core take turns.
 
-    The disk writes everything that waits for it at once: ``disk_write`` seconds and
-    ``disk_per_byte`` more for each byte.
+    The disk writes everything that waits for it in one write, which takes ``disk_write`` seconds
+    and ``disk_per_byte`` more for each byte.
 
-    A publisher stops when ``credit`` copies of its messages wait to be enqueued and goes on
-    when ``more_credit_after`` of them are done (RabbitMQ's credit_flow_default_credit). All
-    stop while the queues hold more than ``memory_limit`` bytes.
+    A publisher stops when ``credit`` copies of its messages wait to be enqueued, and continues
+    when ``more_credit_after`` of them are enqueued (RabbitMQ's credit_flow_default_credit). All
+    publishers stop while the queues hold more than ``memory_limit`` bytes.
     """
 
     cores: int = 1

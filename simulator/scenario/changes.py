@@ -1,4 +1,4 @@
-"""Changes over time: how a rate or a time differs from what the scenario says, and from when."""
+"""Changes over time: from when on a rate or a duration is a multiple of the scenario's."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from simulator.scenario import checks
 
 @dataclass(frozen=True)
 class Change:
-    """From ``at`` seconds on, a rate or a time is ``factor`` times what the scenario says.
+    """From ``at`` seconds on, a rate or a duration is ``factor`` times the scenario's.
 
-    It gets there along a straight line ``over`` seconds long; without it, at once.
+    It changes linearly ``over`` this number of seconds; with 0, at once.
     """
 
     at: float
@@ -29,7 +29,7 @@ class Change:
 
 
 def check_changes(owner: object, key: str) -> None:
-    """The changes under a key follow each other, each after the one before has ended."""
+    """Refuse changes under a key of which one begins before the previous one has ended."""
     changes = checks.entities(owner, key, Change)
     for before, after in pairwise(changes):
         if after.at < before.at + before.over or after.at == before.at:

@@ -20,20 +20,20 @@ FAILURES = ("requeue", "reject", "no-answer")
 class Consumer:
     """A consumer of a queue: ``handlers`` threads that each work on one message at a time.
 
-    A message costs its handler ``work`` (the business logic) and then ``overhead`` seconds
-    (the client) before it is acknowledged. ``link`` names the way to the broker; without it
-    the way takes no time. ``prefetch`` is in force at the start.
+    A message costs its handler ``work`` (the business logic) and then ``overhead`` seconds (the
+    client) before it is acknowledged. ``link`` names the link to the broker; without one, messages
+    take no time in either direction. ``prefetch`` is the prefetch at the start.
 
-    ``acknowledge`` says when: "after-processing", "on-receipt" (before a handler has it) or
-    "automatic" (the broker forgets what it sent, and the prefetch counts for nothing). With
-    ``ack_batch`` it waits for that many, or as many as the prefetch in force allows if that is
-    less, and once it is removed for none; with ``ack_multiple`` one acknowledgement then stands
-    for all of them.
+    ``acknowledge`` is when messages are acknowledged: "after-processing", "on-receipt" (before a
+    handler has the message) or "automatic" (the broker forgets a message once it is sent, and the
+    prefetch has no effect). With ``ack_batch`` the consumer acknowledges once it has finished this
+    number of messages, or as many as the prefetch allows if that is less; a consumer that was
+    removed does not wait. With ``ack_multiple`` one acknowledgement covers the whole batch.
 
-    With probability ``failure`` the work fails, and the message is put back ("requeue") or
-    given up ("reject"), as ``on_failure`` says; with "no-answer" the broker hears nothing of it
-    and the queue's visibility timeout brings it back. After ``crash_every`` the consumer loses
-    everything it holds, and takes up work again ``restart`` after the broker has noticed.
+    With probability ``failure`` the work fails. Then ``on_failure`` puts the message back
+    ("requeue") or gives it up ("reject"); with "no-answer" the broker gets no answer, and the
+    queue's visibility timeout makes the message visible again. After ``crash_every`` the consumer
+    loses all messages it holds, and it restarts ``restart`` after the broker has noticed.
     ``work_schedule`` changes the work while the scenario runs. ``sends`` are published whenever
     a message is finished without failing.
     """
@@ -70,7 +70,7 @@ class Consumer:
         if self.failure and self.acknowledge != "after-processing":
             raise InputError(
                 f"failure is {self.failure:g}, but a message acknowledged {self.acknowledge} "
-                "cannot be given back; acknowledge after-processing."
+                "cannot be put back; acknowledge after-processing."
             )
         if (self.crash_every is None) != (self.restart is None):
             raise InputError("crash_every and restart go together; give both or neither.")
@@ -94,6 +94,6 @@ class Consumer:
             )
         if self.ack_multiple and self.handlers > 1:
             raise InputError(
-                "ack_multiple stands for all messages up to one, and several handlers finish "
+                "ack_multiple covers all messages before one, and several handlers finish "
                 "out of order; give handlers = 1 or leave it out."
             )

@@ -1,4 +1,4 @@
-"""How long something takes and how large it is: distributions in words."""
+"""Durations and sizes: fixed, or drawn from a distribution."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from controlmq.errors import InputError
 DISTRIBUTIONS = ("deterministic", "exponential", "normal", "lognormal", "replay")
 
 LONGEST_SECONDS = 1e6
-"""Seconds. Eleven days: what takes longer does not belong in a run of a messaging system."""
+"""Eleven days. No single step in a messaging system takes longer."""
 
 WIDEST_NORMAL_SD_PER_MEAN = 0.25
-"""Share of the mean. A normal value is cut off at 0; up to this spread that concerns one
-draw in 30,000 and leaves mean and sd as given."""
+"""A normal value is cut off at 0. Up to this spread that happens to one draw in 30,000, and the
+mean and the sd stay as given."""
 
 WIDEST_LOGNORMAL_SD_PER_MEAN = 100.0
-"""Multiple of the mean. Beyond it no run is long enough to see the mean."""
+"""With a larger spread no run is long enough for the average to come near the mean."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Distribution:
         if not isinstance(self.values, list | tuple) or not self.values:
             raise InputError(f"values is {self.values!r}; a replayed {what} needs a list of them.")
         if self.sd is not None:
-            raise InputError(f"sd is {self.sd!r}, but a replayed {what} has its values; omit it.")
+            raise InputError(f"sd is {self.sd!r}, but a replayed {what} takes none; leave it out.")
         values = tuple(not_negative("values", value) for value in self.values)
         mean = sum(values) / len(values)
         if self.mean is not None and self.mean != mean:
@@ -65,7 +65,7 @@ class _Distribution:
             if self.sd is not None:
                 raise InputError(
                     f"sd is {self.sd!r}, but a {what} that is {self.distribution} "
-                    "has none of its own; leave it out."
+                    "takes none; leave it out."
                 )
             return
         if self.sd is None:
@@ -78,21 +78,19 @@ class _Distribution:
                 f"allows up to {widest:g}{', a lognormal one more' if normal else ''}."
             )
         if self.mean == 0:
-            raise InputError(
-                f"mean is 0; a {self.distribution} {what} needs more, a deterministic one not."
-            )
+            raise InputError(f"mean is 0; give a {self.distribution} {what} a mean above 0.")
 
 
 @dataclass(frozen=True)
 class Duration(_Distribution):
-    """Seconds that something takes each time, drawn from a distribution.
+    """Seconds that something takes, drawn from a distribution each time.
 
-    ``mean`` is in seconds. ``sd``, in seconds too, belongs to "normal" and "lognormal" only:
-    a deterministic duration has none and that of an exponential one equals its mean. "replay"
-    takes its ``values`` one after the other, and begins again after the last.
+    ``mean`` and ``sd`` are in seconds. Only "normal" and "lognormal" have an ``sd``: that of a
+    deterministic duration is 0 and that of an exponential one equals its mean. "replay" takes its
+    ``values`` one after the other and starts again after the last.
     """
 
-    mean: float = None  # type: ignore[assignment] # a replay has the mean of its values
+    mean: float = None  # type: ignore[assignment] # a replay computes it from its values
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,9 +101,9 @@ class Duration(_Distribution):
 
 @dataclass(frozen=True)
 class Size(_Distribution):
-    """Bytes of a message, drawn anew for each and rounded; as :class:`Duration` in bytes.
+    """Bytes of a message, drawn for each message and rounded; otherwise like :class:`Duration`.
 
-    A draw above what RabbitMQ accepts, 512 MiB, counts as that.
+    A draw above 512 MiB, the most that RabbitMQ accepts, becomes 512 MiB.
     """
 
-    mean: float = None  # type: ignore[assignment] # a replay has the mean of its values
+    mean: float = None  # type: ignore[assignment] # a replay computes it from its values

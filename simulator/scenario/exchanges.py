@@ -1,4 +1,4 @@
-"""Exchanges and bindings: which queues a message reaches, known before the run."""
+"""Exchanges and bindings: which queues a message reaches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.scenario import checks
 EXCHANGES = ("direct", "fanout", "topic", "headers")
 
 DEFAULT_EXCHANGE = ""
-"""AMQP's nameless exchange: it brings a message to the queue that its routing key names."""
+"""AMQP's nameless exchange: it delivers a message to the queue named by its routing key."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,12 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Binding:
-    """A queue gets from an exchange what matches.
+    """Connects a queue to an exchange: which of its messages the queue gets.
 
-    For "direct" the routing keys are equal. For "topic", words between dots match: ``*`` is
-    any one word, ``#`` any number of them. For "headers", ``match`` says whether all of the
-    ``headers`` must be equal in the message or any of them. A "fanout" sends everything.
+    From a "direct" exchange it gets messages with the same routing key. From a "topic" exchange
+    the routing key is a pattern of words between dots: ``*`` is any one word, ``#`` any number of
+    them. From a "headers" exchange, all or any of the ``headers`` must be equal in the message, as
+    ``match`` says. From a "fanout" exchange it gets every message.
     """
 
     exchange: str
@@ -49,7 +50,7 @@ class Binding:
         checks.choice("match", self.match, ("all", "any"))
 
     def accepts(self, kind: str, routing_key: str, headers: Mapping[str, object]) -> bool:
-        """Whether a message of this key and these headers passes, from an exchange of a kind."""
+        """Whether a message with this key and these headers passes, at an exchange of a kind."""
         if kind == "direct":
             return routing_key == self.routing_key
         if kind == "topic":
@@ -63,7 +64,7 @@ class Binding:
 
 
 def topic_matches(pattern: list[str], words: list[str]) -> bool:
-    """Whether the words of a routing key match a pattern of words, ``*`` and ``#``."""
+    """Whether the words of a routing key match a pattern that may contain ``*`` and ``#``."""
     # One row of the usual table: reached[i] is whether the pattern so far matches words[:i].
     reached = [True] + [False] * len(words)
     for part in pattern:
@@ -76,7 +77,7 @@ def topic_matches(pattern: list[str], words: list[str]) -> bool:
 
 
 class Router:
-    """Brings a message from an exchange to the queues bound to it."""
+    """Finds the queues that a message reaches from an exchange."""
 
     def __init__(
         self, exchanges: Iterable[Exchange], bindings: Iterable[Binding], queues: Iterable[str]
@@ -92,7 +93,7 @@ class Router:
     def route(
         self, exchange: str, routing_key: str, headers: Mapping[str, object], owner: str
     ) -> tuple[int, ...]:
-        """The queues a message reaches, each once, in their order; none is refused."""
+        """The queues a message reaches, each once, in order; raises if it reaches none."""
         if exchange == DEFAULT_EXCHANGE:
             checks.known("queue", routing_key, list(self.queues), owner)
             return (self.queues[routing_key],)

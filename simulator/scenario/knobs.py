@@ -1,4 +1,4 @@
-"""How far what a scenario says can be changed while it runs, by a rule or from Python."""
+"""What can be changed while a scenario runs, by a rule or from Python, and how far."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from simulator.scenario.distributions import LONGEST_SECONDS
 from simulator.scenario.publishers import SHORTEST_PUBLISH_INTERVAL_SECONDS, Publishers
 
 SLOWEST_RATE_FACTOR = 0.001
-"""Of the scenario's rate. Publishers that are to send nothing are paused or removed."""
+"""The least multiple of the scenario's rate; to send nothing, pause or remove publishers."""
 
 
 def service_time(key: str, value: object) -> float:
-    """``value`` as the mean of seconds that work can be made to take."""
+    """``value`` as a mean work time in seconds, if that is allowed."""
     mean = above_zero(key, value)
     if mean > LONGEST_SECONDS:
         raise InputError(f"{key} is {mean:g} seconds; give at most {LONGEST_SECONDS:g}.")
@@ -21,7 +21,7 @@ def service_time(key: str, value: object) -> float:
 
 
 def stretch(consumer: Consumer, mean: float) -> float:
-    """By what a consumer's work is stretched to take ``mean`` seconds on average."""
+    """The factor that makes a consumer's work take ``mean`` seconds on average."""
     if consumer.work.mean == 0:
         raise InputError(
             f"the work of {consumer.name!r} takes no time and cannot be stretched; "
@@ -31,7 +31,7 @@ def stretch(consumer: Consumer, mean: float) -> float:
 
 
 def rate_factor(key: str, value: object, most: float) -> float:
-    """``value`` as a multiple of the rate at which publishers send."""
+    """``value`` as a factor of the rate at which publishers send, if that is allowed."""
     factor = finite(key, value)
     if not SLOWEST_RATE_FACTOR <= factor <= most:
         raise InputError(f"{key} is {factor:g}; give {SLOWEST_RATE_FACTOR:g} to {most:g}.")
@@ -39,5 +39,5 @@ def rate_factor(key: str, value: object, most: float) -> float:
 
 
 def fastest(group: Publishers) -> float:
-    """The most by which the rate of publishers can be multiplied."""
+    """The largest factor by which the rate of publishers can be multiplied."""
     return group.every.mean / SHORTEST_PUBLISH_INTERVAL_SECONDS

@@ -12,11 +12,11 @@ from simulator.scenario.distributions import Duration
 
 @dataclass(frozen=True)
 class Link:
-    """A way to the broker; each client has a connection of its own on it.
+    """The network between clients and the broker; each client has its own connection on it.
 
-    ``round_trip`` is in seconds, half of it each way. ``jitter`` is added to each way, without
-    changing the order of messages. A message takes its size over ``bytes_per_second`` to send,
-    one after the other; without it, no time.
+    ``round_trip`` is in seconds, half of it in each direction. ``jitter`` is added in each
+    direction and does not change the order of messages. A message occupies its connection for its
+    size divided by ``bytes_per_second``; if that is not given, for no time.
     """
 
     name: str

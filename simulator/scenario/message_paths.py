@@ -1,8 +1,8 @@
-"""The ways of messages through a scenario, worked out before the run.
+"""The paths of messages through a scenario, worked out before the run.
 
-A *kind* is one entry that somebody sends: a publisher's message or a consumer's send. From
-where each is sent, through dead-lettering and consumers that pass on, follows which kinds can
-come to which queue. A way that ends at an exchange without a matching queue is refused.
+A *kind* is one message of a publisher or one send of a consumer. Starting where each kind is sent,
+and following dead-lettering and consumers that pass messages on, gives the kinds that can reach
+each queue. A path that ends at an exchange without a matching queue is refused.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from simulator.scenario.publishers import Publishers
 from simulator.scenario.queues import Queue
 
 MOST_QUEUES_IN_A_CYCLE = 64
-"""Queues that dead-letter in a circle: a message remembers those it was in as one bit each."""
+"""A message remembers the queues that dead-lettered it as one bit each of a 64-bit word."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of message: its type, what it is like, and the queues it is sent to."""
+    """A kind of message: its type, its properties, and the queues it is sent to."""
 
     type: int
     routing_key: str
@@ -36,7 +36,7 @@ class Kind:
 
 
 class MessagePaths:
-    """All kinds, where they are sent from and where they can come to."""
+    """All kinds, who sends them and which queues they can reach."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class MessagePaths:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Every queue and type of message that can be in it, in order."""
+        """Every pair of a queue and a type of message that can be in it, sorted."""
         return sorted({(queue, self.kinds[kind].type) for queue, kind in self.reached})
 
     @property
@@ -104,7 +104,7 @@ class MessagePaths:
         return len(self.kinds) - 1
 
     def _follow(self, consumers: Sequence[Consumer]) -> None:
-        """Find every queue that every kind can come to, sent or dead-lettered."""
+        """Find every queue that each kind can reach, sent or dead-lettered."""
         readers: dict[str, list[Consumer]] = {}
         for consumer in consumers:
             readers.setdefault(consumer.queue, []).append(consumer)
@@ -145,11 +145,11 @@ class MessagePaths:
                 if send.on is not None and (consumer.queue, send.on) not in there:
                     raise InputError(
                         f"{consumer.name!r} sends on messages of type {send.on!r}, but none "
-                        f"comes to its queue {consumer.queue!r}."
+                        f"reaches its queue {consumer.queue!r}."
                     )
 
     def _circle(self) -> dict[int, int]:
-        """The queues whose dead letters can come back to them, numbered."""
+        """The queues whose dead letters can return to them, numbered."""
         after: dict[int, set[int]] = {}
         for (queue, _), targets in self.dead.items():
             after.setdefault(queue, set()).update(targets)

@@ -11,10 +11,11 @@ from simulator.scenario.distributions import Size
 
 @dataclass(frozen=True)
 class Message:
-    """One kind of message that a publisher sends, with the ``probability`` of it being next.
+    """One kind of message that a publisher sends; ``probability`` is that of sending it next.
 
-    ``type`` is what metrics call it: its routing key if not given. ``size`` is in bytes, fixed
-    or drawn. Several entries may share a type, to draw its size from a few with given odds.
+    ``type`` is its name in metrics; if not given, the routing key. ``size`` is in bytes, fixed or
+    drawn. Several messages may share a type, for example to give each of a few sizes its own
+    probability.
     """
 
     routing_key: str = ""
@@ -38,10 +39,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Send(Message):
-    """A message that a consumer publishes each time it has finished one.
+    """A message that a consumer publishes when it has finished one.
 
-    ``on`` is the type of message that leads to it; without it, any. It is sent with
-    ``probability``, through ``exchange`` or, without it, to the queue its routing key names.
+    ``on`` is the type of message that causes it; if not given, any type does. It is sent with
+    ``probability`` through ``exchange``, or without one to the queue named by its routing key.
     """
 
     exchange: str = ""

@@ -12,24 +12,25 @@ from simulator.scenario.distributions import Duration, Size
 from simulator.scenario.messages import Message
 
 SHORTEST_PUBLISH_INTERVAL_SECONDS = 1e-6
-"""Seconds. One publisher sends at most a million messages a second, so that time passes."""
+"""One publisher sends at most a million messages a second, so that simulated time advances."""
 
 
 @dataclass(frozen=True)
 class Publishers:
     """``count`` equal publishers that send messages to a queue or through an exchange.
 
-    ``every`` is the time between two publishes of one of them. Each begins at a random point
-    of its cycle; a replayed one begins with its first value. Messages have ``message_size``
-    bytes and go to ``queue``, or with ``routing_key`` to ``exchange``; ``messages`` lists
-    several kinds instead. ``confirms`` is how many messages may wait for the broker's confirm
-    before the next is sent. ``link`` names the way to the broker, one connection for each
-    publisher. ``schedule`` changes the rate while the scenario runs: ramps, bursts, pauses.
+    ``every`` is the time between two messages of one publisher. Each publisher begins at a random
+    point of its cycle; with replayed intervals, each begins with the first of them. Messages have
+    ``message_size`` bytes and go to ``queue``, or with ``routing_key`` to ``exchange``;
+    ``messages`` lists several kinds instead. ``confirms`` is how many messages of one publisher
+    may wait for the broker's confirm. ``link`` names the link to the broker, on which each
+    publisher has a connection. ``schedule`` changes the rate while the scenario runs: ramps,
+    bursts, pauses.
     """
 
     name: str
     queue: str | None = None
-    every: Duration = None  # type: ignore[assignment] # needed; follows one that is not
+    every: Duration = None  # type: ignore[assignment] # required, but follows an optional one
     count: int = 1
     message_size: int | Size = 0
     exchange: str | None = None
@@ -65,7 +66,7 @@ class Publishers:
         if (self.queue is None) == (self.exchange is None) and not (
             self.messages and self.queue is None
         ):
-            raise InputError("give either 'queue' or 'exchange', where its messages go.")
+            raise InputError("give either 'queue' or 'exchange' as the destination.")
         if self.queue is not None:
             checks.text("queue", self.queue)
         if self.exchange is not None:
@@ -75,7 +76,7 @@ class Publishers:
             return
         if self.queue is not None or self.routing_key or self.message_size or self.persistent:
             raise InputError(
-                "'messages' say where they go, their size and whether they persist; "
+                "'messages' have their own destination, size and persistence; "
                 "leave out queue, routing_key, message_size and persistent."
             )
         total = sum(message.probability for message in messages)
@@ -84,7 +85,7 @@ class Publishers:
 
     @property
     def kinds(self) -> Sequence[Message]:
-        """What it sends, in any way it was written down."""
+        """The kinds of messages it sends, whichever keys describe them."""
         if self.messages:
             return self.messages
         key = self.routing_key if self.queue is None else self.queue

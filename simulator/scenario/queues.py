@@ -1,4 +1,4 @@
-"""Queues: how much they keep, in which order they deliver, and what becomes of the rest."""
+"""Queues: how many messages they keep, in which order they deliver, what they drop."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ DISPATCHES = ("round-robin", "random")
 class Queue:
     """A queue that keeps at most ``max_length`` messages waiting; without it, any number.
 
-    A full queue drops its oldest message ("drop-head") or the new one ("reject-publish"); only
-    what consumers put back can make the latter longer. A message that waits longer than
-    ``message_ttl`` seconds expires. Of ``priorities`` levels the highest goes first; messages
-    above the highest count as it. A message that came back more than ``delivery_limit`` times
-    is taken out.
+    A full queue drops its oldest message ("drop-head") or refuses the new one ("reject-publish");
+    a queue that refuses can grow beyond ``max_length`` only by what consumers put back. A message
+    that waits longer than ``message_ttl`` seconds expires. With ``priorities`` levels, messages of
+    a higher level are delivered first; a priority above the highest level counts as the highest.
+    A message that came back more than ``delivery_limit`` times is taken out.
 
-    With a ``visibility_timeout`` a delivered message that is not acknowledged within so many
-    seconds becomes visible again and is delivered once more; its consumer's answer is then too
-    late. A queue ``in_order`` delivers no message before the one published before it has come.
+    With a ``visibility_timeout``, a delivered message that is not acknowledged within this number
+    of seconds becomes visible again and is delivered once more; an acknowledgement that comes
+    later has no effect. A queue that is ``in_order`` delivers a message only after every message
+    published before it.
 
-    What is dropped from the head, has expired or was rejected goes, with its own routing key
-    or ``dead_letter_routing_key``, to ``dead_letter_exchange`` ("" brings it to the queue of
-    that name); without it, it is discarded. A message that would return to a queue it was
-    dead-lettered from, and that no consumer has rejected since, is discarded too.
+    Messages that are dropped from the head, expire or are rejected go to the
+    ``dead_letter_exchange``, with ``dead_letter_routing_key`` or else their own routing key ("" is
+    the exchange that delivers to the queue named by the key). Without an exchange they are
+    discarded. A message that would return to a queue that dead-lettered it is discarded too,
+    unless a consumer has rejected it since.
 
     ``dispatch`` chooses among consumers with room: "round-robin" takes the one that has waited
-    longest since its last message, "random" any. Persistent messages are written to disk if
-    the queue is ``durable``; a confirm waits for that, and the delivery only with
+    longest since its last message, "random" takes any. If the queue is ``durable``, persistent
+    messages are written to disk. A confirm waits for the write; a delivery waits for it only with
     ``write_before_delivery``.
 
     With a ``slowdown`` of, say, 0.001 the queue's work on a message takes twice as long while
-    1000 wait in it or to enter it.
+    1000 messages wait in the queue or to enter it.
     """
 
     name: str
@@ -87,7 +89,7 @@ class Queue:
             1,
         ):
             raise InputError(
-                f"queue {self.name!r} is in_order and would wait for ever for a message that it "
+                f"queue {self.name!r} is in_order and would wait forever for a message that it "
                 "has dropped; leave out max_length, message_ttl and priorities."
             )
         not_negative("slowdown", self.slowdown)

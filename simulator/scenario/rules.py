@@ -1,4 +1,4 @@
-"""Rules of a scenario: a metric, a threshold, how long it must hold, and what is done then."""
+"""Rules of a scenario: when a metric has passed a threshold for some time, change something."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METRICS = {
     "consumers": ("arrival-rate", "in-flight", "buffer-time", "response-time", "utilisation"),
     "publishers": ("blocked",),
 }
-"""What a rule may look at, by the kind of entity it is of; a metric is of one kind only."""
+"""The metrics that rules can watch, by kind of entity; each belongs to one kind only."""
 
 CONSUMER_ACTIONS = ("add-consumer", "remove-consumer", "set-prefetch", "set-service-time")
 PUBLISHER_ACTIONS = ("add-publishers", "remove-publishers", "set-publish-rate")
@@ -35,23 +35,24 @@ VALUE_ACTIONS = ("set-prefetch", "set-service-time", "set-publish-rate")
 
 @dataclass(frozen=True)
 class Rule:
-    """``action`` is done to ``target`` once ``metric`` of ``of`` has held for ``hold`` seconds.
+    """Does ``action`` to ``target`` once the condition has held for ``hold`` seconds.
 
-    The metric is looked at ``every`` so many seconds, over the time since the last look, and
-    must be ``above`` or ``below`` a threshold. It is of a queue (``length`` in messages,
+    The condition is that ``metric`` of the entity ``of`` is ``above`` or ``below`` a threshold. It
+    is evaluated every ``every`` seconds, over the time since the last evaluation. The metric is
+    one of a queue (``length`` in messages,
     ``memory`` in bytes, ``growth``, ``publish-rate``, ``deliver-rate``, ``acknowledge-rate`` and
     ``redeliver-rate`` in messages/second, ``latency`` as the mean in seconds), of a consumer
     (``arrival-rate`` in messages/second, ``in-flight`` in messages, ``buffer-time`` and
     ``response-time`` as the mean in seconds, ``utilisation`` from 0 to 1) or of a group of
-    publishers (``blocked``, the share of time from 0 to 1). The response time is from when a
-    message reaches the consumer to when its handler is done with it: in the buffer, work and
+    publishers (``blocked``, the share of time from 0 to 1). The response time is the time from
+    when a message reaches the consumer until its handler is done with it: in the buffer, work and
     overhead.
 
-    A change ``takes`` so many seconds to be in force; until then the rule rests, and then the
-    time it must hold begins anew. Adding makes another consumer or group of publishers like
-    the target, up to ``at_most`` with it; removing takes the youngest of these away, the
-    target last and only down to ``at_least``. ``value`` is what a "set-" action sets: a
-    prefetch, seconds of work on average, or a multiple of the rate that the scenario says.
+    A change takes effect ``takes`` seconds later. Until then the rule is not evaluated; after that
+    the condition must hold for ``hold`` seconds again. Adding creates another consumer or group of
+    publishers like the target, until there are ``at_most`` of them. Removing takes the newest of
+    these away, the target last, until there are ``at_least``. ``value`` is what a "set-" action
+    sets: a prefetch, a mean work time in seconds, or a factor of the scenario's rate.
     """
 
     name: str
@@ -85,14 +86,14 @@ class Rule:
         if self.at_most is not None:
             checks.whole("at_most", self.at_most, 1, 1_000_000)
             if self.action not in ("add-consumer", "add-publishers"):
-                raise InputError(f"'at_most' is for adding; rule {self.name!r} does not.")
+                raise InputError(f"'at_most' is for adding; rule {self.name!r} adds nothing.")
         checks.whole("at_least", self.at_least, 0, 1_000_000)
 
     def _check_value(self) -> None:
         if (self.value is not None) != (self.action in VALUE_ACTIONS):
             raise InputError(
-                f"'value' goes with {', '.join(VALUE_ACTIONS)}; rule {self.name!r} is to "
-                f"{self.action}."
+                f"'value' goes with {', '.join(VALUE_ACTIONS)}; "
+                f"the action of rule {self.name!r} is {self.action}."
             )
         key = f"value of rule {self.name!r} to {self.action}"
         if self.action == "set-prefetch":
@@ -103,7 +104,7 @@ class Rule:
             rate_factor(key, self.value, LONGEST_SECONDS / SHORTEST_PUBLISH_INTERVAL_SECONDS)
 
     def check_target(self, target: Consumer | Publishers) -> None:
-        """The target can be set to the value, so that no run stops when the rule acts."""
+        """Refuse a value that the target cannot be set to, before a run fails on it."""
         key = f"value of rule {self.name!r} to {self.action}"
         if self.action == "set-service-time" and isinstance(target, Consumer):
             stretch(target, service_time(key, self.value))
@@ -112,7 +113,7 @@ class Rule:
 
     @property
     def measures(self) -> str:
-        """The kind of entity whose metric it looks at: "queues", "consumers", "publishers"."""
+        """The kind of entity whose metric it watches: "queues", "consumers" or "publishers"."""
         return next(kind for kind, names in METRICS.items() if self.metric in names)
 
     @property
@@ -121,5 +122,5 @@ class Rule:
         return self.above if self.above is not None else self.below  # type: ignore[return-value]
 
     def holds(self, value: float) -> bool:
-        """Whether the metric is beyond the threshold."""
+        """Whether a value of the metric is beyond the threshold."""
         return value > self.threshold if self.above is not None else value < self.threshold

@@ -1,7 +1,7 @@
-"""A scenario: which publishers, exchanges, queues, consumers and links there are.
+"""A scenario: its publishers, exchanges, queues, consumers and links.
 
-The same words are used in Python and in a scenario file. Values are checked when an object is
-made, references between them and the ways of all messages when the scenario is.
+Python and a scenario file use the same words. Each object checks its own values when it is made;
+the scenario checks the references between them and the paths of all messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simulator.scenario.rules import CONSUMER_ACTIONS, Rule
 class Scenario:
     """A messaging system to simulate, observed every ``sample_interval`` seconds.
 
-    Without a ``broker`` its work takes no time.
+    Without a ``broker``, the broker's work takes no time.
     """
 
     name: str
@@ -61,13 +61,13 @@ class Scenario:
         self._check_order(self.message_paths())
 
     def message_paths(self) -> MessagePaths:
-        """The kinds of messages there are and the queues each can reach."""
+        """All kinds of messages and the queues that each can reach."""
         return MessagePaths(
             self.publishers, self.exchanges, self.bindings, self.queues, self.consumers
         )
 
     def _check_order(self, paths: MessagePaths) -> None:
-        """Queues in order need every number to come: one kind of message, always passed on."""
+        """Refuse queues in order unless every message reaches them: one kind, always passed on."""
         names = [queue.name for queue in self.queues if queue.in_order]
         if not names:
             return
@@ -89,8 +89,8 @@ class Scenario:
             checks.known("queue", consumer.queue, queues, consumer.name)
             if consumer.on_failure == "no-answer" and timeouts[consumer.queue] is None:
                 raise InputError(
-                    f"{consumer.name!r} gives no-answer when it fails and its messages would never "
-                    f"come back; give queue {consumer.queue!r} a visibility_timeout."
+                    f"{consumer.name!r} gives no-answer when it fails, and its messages would "
+                    f"never come back; give queue {consumer.queue!r} a visibility_timeout."
                 )
         clients: list[Publishers | Consumer] = [*self.publishers, *self.consumers]
         for client in clients:

@@ -1,4 +1,4 @@
-"""Reading a scenario from TOML: one to copy from, or a user's own."""
+"""Reads a scenario from TOML: a shipped one, or a user's own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES: dict[tuple[type, str], type] = {
     (Consumer, "restart"): Duration,
     (Link, "jitter"): Duration,
 }
-"""Keys whose value is a distribution: a number (of seconds, of bytes), or a table."""
+"""Keys whose value is a distribution: a number of seconds or bytes, or a table."""
 
 TABLES: dict[tuple[type, str], type] = {
     (Scenario, "publishers"): Publishers,
@@ -53,7 +53,7 @@ TABLES: dict[tuple[type, str], type] = {
 
 
 def shipped_scenarios() -> list[str]:
-    """The names that :func:`load_scenario` knows without a file."""
+    """The names of the scenarios that are part of the package."""
     folder = resources.files("simulator.scenario") / "shipped"
     return sorted(
         entry.name.removesuffix(".toml")
@@ -80,9 +80,9 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
 
 
 def parse_scenario(text: str, source: str = "scenario", folder: Path | None = None) -> Scenario:
-    """A scenario from TOML text; ``source`` is what an error calls it.
+    """A scenario from TOML text; error messages begin with ``source``.
 
-    ``folder`` is where the files of replayed values are; the current one if not given.
+    ``folder`` holds the files of replayed values; if not given, the current folder.
     """
     try:
         content = tomllib.loads(text)
@@ -142,13 +142,13 @@ def _distribution(key: str, value: object, type_: type[Entity], folder: Path) ->
 
 
 def _numbers(key: str, file: object, folder: Path) -> list[float]:
-    """The numbers of a text file, one a line; of several columns the first."""
+    """The numbers of a text file, one on each line; with several columns, the first."""
     try:
         lines = (folder / str(file)).read_text(encoding="utf-8").splitlines()
         return [float(line.split(",")[0]) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{key}: cannot read numbers from {file!r}: {error}; give one a line."
+            f"{key}: cannot read numbers from {file!r}: {error}; give one on each line."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""A scenario as the text of a file: what :func:`parse_scenario` reads back as the same."""
+"""Writes a scenario as TOML; :func:`parse_scenario` reads it back as the same scenario."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulator.scenario.scenario import Scenario
 
 
 def scenario_text(scenario: Scenario, comment: str = "") -> str:
-    """TOML with the words that differ from what they are anyway, below a ``comment``."""
+    """TOML with the values that differ from their defaults, below a ``comment``."""
     blocks = ["\n".join(f"# {line}".rstrip() for line in comment.splitlines())] if comment else []
     words = _words(scenario)
     plain = {key: value for key, value in words.items() if not _is_table(value)}
@@ -26,7 +26,7 @@ def scenario_text(scenario: Scenario, comment: str = "") -> str:
 
 
 def _words(entity: Any) -> dict[str, Any]:
-    """What an entity says that is not understood without saying."""
+    """The values of an entity that differ from their defaults."""
     values = ((each, getattr(entity, each.name)) for each in fields(entity))
     return {each.name: value for each, value in values if value != _default(each)}
 
@@ -54,7 +54,7 @@ def _value(value: object) -> str:
             return _value(value.mean)
         words = _words(value)
         if value.values is not None:
-            del words["mean"]  # that of the values
+            del words["mean"]  # computed from the values
         return _value(words)
     if is_dataclass(value):
         return _value(_words(value))
@@ -63,5 +63,5 @@ def _value(value: object) -> str:
         return f"{{ {inside} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
-    # A float as Python writes it, or a text or truth as JSON does, is TOML.
+    # Python's notation of a float and JSON's of a text or a truth value are valid TOML.
     return repr(value) if isinstance(value, float) else json.dumps(value)

@@ -1,1 +1,1 @@
-"""Systems built from scenarios: SPECjms2007, a clustered queue, a visibility timeout, tuning."""
+"""What is built on simulations: SPECjms2007, a clustered queue, visibility timeouts, tuning."""

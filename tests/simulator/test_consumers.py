@@ -243,7 +243,7 @@ def test_messages_in_a_circle_without_time_are_noticed() -> None:
         ({"ack_multiple": True, "handlers": 2}, "give handlers = 1"),
         ({"ack_batch": 2, "prefetch": 4, "acknowledge": "on-receipt"}, "after-processing"),
         ({"failure": 1.5}, "failure is 1.5; give a probability"),
-        ({"failure": 0.5, "acknowledge": "automatic"}, "cannot be given back"),
+        ({"failure": 0.5, "acknowledge": "automatic"}, "cannot be put back"),
         ({"on_failure": "retry"}, "on_failure is 'retry'; give one of requeue, reject"),
         ({"crash_every": Duration(1.0)}, "give both or neither"),
         ({"work_schedule": [Change(2.0, 1.0), Change(1.0, 1.0)]}, "give them in order"),

@@ -131,7 +131,7 @@ def test_topic_patterns_match_as_the_regular_expression_they_stand_for(
         ),
         (
             {"consumers": [Consumer("c", "a", Duration(0.0), sends=[Send("b", on="blue")])]},
-            "'c' sends on messages of type 'blue', but none comes to its queue 'a'",
+            "'c' sends on messages of type 'blue', but none reaches its queue 'a'",
         ),
     ],
 )  # fmt: skip

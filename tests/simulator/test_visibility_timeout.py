@@ -127,7 +127,7 @@ def test_what_would_never_come_back_is_refused() -> None:
     silent = [replace(base.consumers[0], failure=0.1, on_failure="no-answer")]
     with pytest.raises(InputError, match="visibility_timeout"):
         replace(base, queues=[Queue("q")], consumers=silent)
-    with pytest.raises(InputError, match="would wait for ever"):
+    with pytest.raises(InputError, match="would wait forever"):
         Queue("q", in_order=True, max_length=5)
     with pytest.raises(InputError, match="one kind of message"):
         replace(

@@ -6,8 +6,8 @@ sums over the cluster. ``x_i = N_i/N``, ``y_i = M_i/M``, load ``L_i = (N_i + M_i
 of ``k`` queues is ``x_i = y_i = 1/k``: a queue with ``x_i > y_i`` fills up, one with
 ``x_i < y_i`` keeps its consumers idle.
 
-A client stays with its queue: it cannot be moved. So a queue that is to go is marked, gets no
-new clients, and is removed once the last client has left and no message is left behind.
+A client stays with its queue: it cannot be moved. A queue that is to be removed is marked: it gets
+no new clients, and is removed once its last client has left and it has no messages.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PRODUCER, CONSUMER = "producer", "consumer"
 ROLES = (PRODUCER, CONSUMER)
 
 MOST_QUEUES = 16
-"""Queues a cluster grows to unless told otherwise."""
+"""Queues that a cluster grows to by default."""
 
 
 @dataclass
 class Member:
-    """A queue of a cluster: its clients, how many it is made for, whether it is to go.
+    """A queue of a cluster: its clients, its capacity, and whether it is marked for removal.
 
-    ``waiting`` messages are kept in it; whoever has the messages counts them.
+    ``waiting`` is the number of messages in it, which the owner of the messages keeps up to date.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Member:
 
     @property
     def load(self) -> float:
-        """Clients over capacity: from 1 on it should take no more."""
+        """Clients divided by capacity: from 1 on it should take no more."""
         return self.size / self.capacity
 
 
 class Cluster:
     """The members of a cluster, and the rules by which clients and queues come and go.
 
-    ``capacity`` is one for all queues, of which there are at most ``most``, or a sequence of
-    one for each queue there may be. With ``provision`` a client that would overload the cluster
-    brings a new queue with it; a queue is marked once the others have room for all clients.
+    ``capacity`` is a number for all queues, at most ``most`` of them, or a sequence with a number
+    for each possible queue. With ``provision``, a queue is added before a client joins that would
+    overload the cluster, and a queue is marked once the others have room for all clients.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Cluster:
         capacities = _capacities(capacity, most)
         checks.whole("queues", queues, 1, len(capacities))
         self.capacities = {f"queue {n}": each for n, each in enumerate(capacities, 1)}
-        """Every queue there may be, in the order in which they are added."""
+        """The capacities of all possible queues, in the order in which they are added."""
         self.provision = provision
         self.members: list[Member] = []
         self.removed: list[str] = []
@@ -77,12 +77,12 @@ class Cluster:
 
     @property
     def most(self) -> int:
-        """Queues there may be."""
+        """The largest possible number of queues."""
         return len(self.capacities)
 
     @property
     def staying(self) -> list[Member]:
-        """The queues that are not to go, the oldest first."""
+        """The queues that are not marked, the oldest first."""
         return [member for member in self.members if not member.marked]
 
     @property
@@ -92,12 +92,12 @@ class Cluster:
 
     @property
     def load(self) -> float:
-        """Clients over capacity of the queues that stay."""
+        """Clients divided by capacity, over the queues that are not marked."""
         staying = self.staying
         return sum(each.size for each in staying) / sum(each.capacity for each in staying)
 
     def grow(self) -> Member:
-        """Take back a marked queue, or add one."""
+        """Unmark a queue, or add one if none is marked."""
         for member in self.members:
             if member.marked:
                 member.marked = False
@@ -110,7 +110,7 @@ class Cluster:
         raise InputError(f"the cluster has {self.most} queues and may have no more; raise most.")
 
     def shrink(self, member: Member) -> None:
-        """Mark a queue to go; it is removed once it is empty."""
+        """Mark a queue for removal; it is removed once it is empty."""
         if self.staying == [member]:
             raise InputError(f"{member.name} is the last queue of the cluster and has to stay.")
         member.marked = True
@@ -124,9 +124,9 @@ class Cluster:
                 self.removed.append(member.name)
 
     def join(self, role: str) -> Member:
-        """Attach a new client where its role is rarest among queues that stay and have room."""
+        """Attach a new client to the unmarked queue with room that has the fewest of its role."""
         checks.choice("role", role, ROLES)
-        # More than once if a queue that is taken back is full itself.
+        # More than once if the unmarked queue is full itself.
         while self.provision and self.load >= 1 and len(self.staying) < self.most:
             self.grow()
         staying = self.staying
@@ -137,13 +137,13 @@ class Cluster:
         return member
 
     def attach(self, role: str, name: str) -> Member:
-        """Attach a new client to a queue that somebody else has chosen."""
+        """Attach a new client to a queue that the caller has chosen."""
         member = self.member(name)
         member.clients[role] += 1
         return member
 
     def leave(self, role: str, name: str) -> None:
-        """Detach a client; then see whether the cluster can do with a queue less."""
+        """Detach a client; mark a queue if the others have room for all clients."""
         member = self.member(name)
         if member.clients[role] == 0:
             raise InputError(f"{name} has no {role} that could leave.")
@@ -161,7 +161,7 @@ class Cluster:
             self.shrink(min(spared, key=lambda each: each.size))
 
     def member(self, name: str) -> Member:
-        """The member of a name."""
+        """The member with this name."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -169,12 +169,12 @@ class Cluster:
 
 
 def _capacities(capacity: int | Sequence[int], most: int | None) -> list[int]:
-    """One for every queue there may be."""
+    """The capacity of every possible queue."""
     if isinstance(capacity, Sequence):
         if most is not None:
             raise InputError(
-                f"most is {most} beside a list of capacities, which says how many queues there "
-                "may be; leave most out."
+                f"most is {most}, but a list of capacities gives the number of queues already; "
+                "leave most out."
             )
         capacities = list(capacity)
         checks.whole("number of capacities", len(capacities), 1, 1_000)

@@ -1,7 +1,7 @@
-"""How many queues a cluster should have, as controllers: the source's rule, and feedback.
+"""Controllers of the number of queues in a cluster: the rule of the paper, and feedback.
 
-The loop is that of a consumer's prefetch, with another knob: the number of queues. A controller
-sees one interval and the goal, and answers with how many queues there should be.
+The loop is that of a consumer's prefetch, with another actuator: the number of queues. A controller
+gets one interval and the goal, and returns how many queues there should be.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from simulator.studies.cluster.system import SimulatedCluster
 class ClusterSample(Sample):
     """One interval of a cluster; ``prefetch`` is the number of queues in force.
 
-    ``clients`` there were at its end, and messages ``waiting`` then; ``growth`` of these is in
-    messages/second. The first of the ``capacities`` is that of the queue to go last, and so on
-    to that of the queue to be added last.
+    ``clients`` and messages ``waiting`` are those at its end; ``growth`` of the latter is in
+    messages/second. ``capacities`` begin with that of the queue that would be removed last, and
+    end with that of the queue that would be added last.
     """
 
     clients: int = 0
@@ -32,9 +32,10 @@ class ClusterSample(Sample):
 
 
 class ClusterPlant:
-    """A simulated cluster as a plant whose knob is the number of its queues.
+    """A simulated cluster as a plant that is actuated by the number of its queues.
 
-    ``before`` is called with the time before every interval: it lets clients join and leave.
+    ``before`` is called with the cluster and the time before every interval, to let clients join
+    and leave.
     """
 
     def __init__(
@@ -45,14 +46,14 @@ class ClusterPlant:
     ) -> None:
         if system.cluster.provision:
             raise InputError(
-                "the cluster provisions by itself; make it with provision=False for a controller."
+                "the cluster provisions by itself; create it with provision=False for a controller."
             )
         self.system, self.interval, self.before = system, interval, before
         self._number = 0
 
     @property
     def queues(self) -> int:
-        """Queues that take clients."""
+        """The number of queues that take clients."""
         return len(self.system.cluster.staying)
 
     def observe(self) -> ClusterSample:
@@ -74,7 +75,7 @@ class ClusterPlant:
         )
 
     def actuate(self, prefetch: float) -> None:
-        """Bring the number of queues up or down to the next whole number above ``prefetch``."""
+        """Add or mark queues until there are ``prefetch`` of them, rounded up."""
         cluster = self.system.cluster
         wanted = min(max(1, math.ceil(prefetch)), cluster.most)
         while self.queues < wanted:
@@ -83,7 +84,7 @@ class ClusterPlant:
             cluster.shrink(min(cluster.staying, key=lambda each: each.size))
 
     def _capacities(self) -> tuple[int, ...]:
-        """In the order in which queues are kept, taken back and added."""
+        """Capacities in the order in which queues are kept, unmarked and added."""
         cluster = self.system.cluster
         staying = sorted(cluster.staying, key=lambda each: each.size)[::-1]
         marked = [member for member in cluster.members if member.marked]
@@ -93,10 +94,10 @@ class ClusterPlant:
 
 @dataclass(frozen=True)
 class ProvisioningRule:
-    """Open loop: as many queues as the clients fill, whatever these clients do."""
+    """Open loop: as many queues as the clients need, whatever load they cause."""
 
     def __call__(self, sample: Sample, goal: float) -> float:
-        """The fewest queues with room for one client more; the goal plays no part."""
+        """The fewest queues with room for one more client; the goal is not used."""
         assert isinstance(sample, ClusterSample)
         room = itertools.accumulate(sample.capacities)
         return 1.0 + sum(each <= sample.clients for each in room)
@@ -104,21 +105,21 @@ class ProvisioningRule:
 
 @dataclass(frozen=True)
 class GrowthFeedback:
-    """Closed loop: queues are added while messages pile up, whoever sends them.
+    """Closed loop: queues are added while the number of waiting messages grows.
 
-    The goal is what one queue can do in messages/second. Messages that pile up at ``growth`` a
-    second, with those waiting to be worked off within ``patience`` seconds, ask for::
+    The goal is the rate of one queue in messages/second. If waiting messages grow by ``growth`` a
+    second, and those waiting are to be handled within ``patience`` seconds, the next number is::
 
         u(k+1) = u(k) + (growth + waiting / patience) / goal
 
-    A queue goes once the others would be busy for less than ``spare`` of the time without it.
+    A queue is removed once the others would be busy for less than ``spare`` of the time without it.
     """
 
     patience: float = 60.0
     spare: float = 0.7
 
     def __call__(self, sample: Sample, goal: float) -> float:
-        """Queues wanted after this interval."""
+        """The number of queues after this interval."""
         assert isinstance(sample, ClusterSample)
         pressure = (sample.growth + sample.waiting / self.patience) / goal
         if pressure > 0.05:

@@ -21,24 +21,24 @@ from simulator.studies.cluster.membership import CONSUMER, PRODUCER, Cluster, Me
 BALANCES = ("optimised", "default")
 
 QUEUE_WORK_SECONDS = 1 / 1900
-"""Seconds of a queue's work on one message: the source measured 1.9 messages/ms at most."""
+"""A queue's work on one message: the paper measured at most 1.9 messages/ms."""
 
 RELAY_QUEUE = "relay"
-"""Where messages are on their way from one queue of the cluster to another."""
+"""Messages pass through this queue from one queue of the cluster to another."""
 
 FORWARDING_PREFETCH = 10.0
-"""Messages in flight to and from the relay: enough to keep it busy."""
+"""Messages in flight to and from the relay; this number keeps it busy."""
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What the clients do and what a queue can do.
+    """How fast the clients and the queues are.
 
-    A producer sends ``rate`` messages a second, a consumer works ``work`` seconds on each. Each
-    queue spends ``queue_work`` seconds on a message, and a share of ``slowdown`` more for every
-    message that waits. A queue with more than ``forward_above`` messages waiting passes some
-    on to the shortest, if that has less than half as many; without it, only a queue that is to
-    go and has no consumer left passes on what it has.
+    A producer sends ``rate`` messages a second; a consumer works ``work`` seconds on each. A queue
+    spends ``queue_work`` seconds on a message, and a share of ``slowdown`` more for every waiting
+    message. A queue with more than ``forward_above`` messages waiting forwards some to the
+    shortest queue, if that has less than half of this number. A marked queue without consumers
+    always forwards its messages.
     """
 
     rate: float = 87.5
@@ -52,7 +52,7 @@ class Machines:
 class Reading:
     """What a cluster did in an interval: messages/second sent and worked on.
 
-    ``waiting`` are all messages that were sent and not worked on yet, at its end.
+    ``waiting`` is the number of messages at its end that were sent and not worked on yet.
     """
 
     time: float
@@ -72,8 +72,8 @@ class Reading:
 class SimulatedCluster:
     """Clients, queues and messages of a cluster.
 
-    ``balance`` says who chooses the queue of a new client: "optimised" is the cluster's own
-    election, "default" any queue at random, as when every client is configured by itself.
+    ``balance`` says how the queue of a new client is chosen: "optimised" is the cluster's own
+    choice, "default" a random queue, as when every client is configured separately.
     """
 
     cluster: Cluster
@@ -91,11 +91,11 @@ class SimulatedCluster:
             self.simulation.remove_publishers(_template(PRODUCER, name))
             self.simulation.remove_consumer(_template(CONSUMER, name))
         self.clients: dict[str, tuple[str, str]] = {}
-        """Role and queue of every client there is."""
+        """Role and queue of every client."""
         self._meter = Meter(self.simulation)
 
     def join(self, role: str) -> str:
-        """A client joins; its name."""
+        """Let a client join; returns its name."""
         if self.balance == "default":
             member = self.cluster.attach(role, self._random.choice(self.cluster.staying).name)
         else:
@@ -114,7 +114,7 @@ class SimulatedCluster:
         return client
 
     def leave(self, client: str) -> None:
-        """A client leaves; a consumer finishes what it has."""
+        """Let a client leave; a consumer finishes the messages it has."""
         role, queue = self.clients.pop(client)
         if role == PRODUCER:
             self.simulation.remove_publishers(client)
@@ -125,7 +125,7 @@ class SimulatedCluster:
         self._forward()
 
     def run(self, seconds: float) -> Reading:
-        """Run on, forwarding messages where that is wanted, and read what happened."""
+        """Run on, forwarding messages where needed; returns what happened."""
         end = self.simulation.now + seconds
         self._forward()
         while self.simulation.now < end:
@@ -144,9 +144,9 @@ class SimulatedCluster:
         )
 
     def _count_messages(self) -> None:
-        """Tell the members how many messages each has: sent to it and not acknowledged yet.
+        """Update the number of messages of each member: sent to it and not acknowledged yet.
 
-        What the relay has handed out for a queue counts as its own: it will be sent to no other.
+        Messages that the relay has delivered for a queue count as that queue's.
         """
         state, scenario = self.simulation.state, self.simulation.scenario
         left: Counter[str] = Counter()
@@ -161,21 +161,21 @@ class SimulatedCluster:
             member.waiting = left[member.name]
 
     def _forward(self) -> None:
-        """Remove what is empty, and let every queue pass on what it should not keep, no more."""
+        """Remove empty marked queues, and let exactly those queues forward that should."""
         self._count_messages()
         self.cluster.remove_empty()
         shortest = min(self.cluster.staying, key=lambda each: each.waiting)
         wanted = {_forwarder("to", shortest.name)}
         for member in self.cluster.members:
-            if member is not shortest and self._passes_on(member, shortest):
+            if member is not shortest and self._forwards(member, shortest):
                 wanted.add(_forwarder("from", member.name))
         for name in wanted ^ self._forwarding:
             self.simulation.set_prefetch(name, FORWARDING_PREFETCH if name in wanted else 0.0)
         self._forwarding = wanted
 
-    def _passes_on(self, member: Member, shortest: Member) -> bool:
+    def _forwards(self, member: Member, shortest: Member) -> bool:
         if member.marked and member.clients[CONSUMER] == 0:
-            return True  # nobody will ever take them here
+            return True  # no consumer will ever take them here
         above = self.machines.forward_above
         return above is not None and member.waiting > above > 2 * shortest.waiting
 
@@ -184,14 +184,17 @@ class SimulatedCluster:
         third = machines.queue_work / 3
         forwarders = [
             Consumer(
-                _forwarder(way, name),
+                _forwarder(direction, name),
                 source,
                 Duration(0.0),
                 prefetch=0.0,
-                sends=[Send(target, type=way)],
+                sends=[Send(target, type=direction)],
             )
             for name in names
-            for way, source, target in (("from", name, RELAY_QUEUE), ("to", RELAY_QUEUE, name))
+            for direction, source, target in (
+                ("from", name, RELAY_QUEUE),
+                ("to", RELAY_QUEUE, name),
+            )
         ]
         return Scenario(
             "cluster",
@@ -211,7 +214,7 @@ class SimulatedCluster:
                 for name in names
             ]
             + forwarders,
-            # A server of its own for every queue, that stops no publisher.
+            # Every queue has its own server, and no publisher is stopped.
             broker=Broker(
                 cores=len(names) + 1,
                 enqueue=third,
@@ -227,5 +230,5 @@ def _template(role: str, queue: str) -> str:
     return f"{role} of {queue}"
 
 
-def _forwarder(way: str, queue: str) -> str:
-    return f"forward {way} {queue}"
+def _forwarder(direction: str, queue: str) -> str:
+    return f"forward {direction} {queue}"

@@ -1,4 +1,4 @@
-"""SPECjms2007 and jms2009-PS as a workload: topology, scenario, run, audit, report."""
+"""The benchmarks SPECjms2007 and jms2009-PS: topology, scenario, run, audit, report."""
 
 from simulator.studies.specjms.audit import Finding, audit, passes
 from simulator.studies.specjms.build import Deployment, Phases, Workload, workload

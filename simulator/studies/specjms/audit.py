@@ -11,12 +11,11 @@ RATE_TOLERANCE = 0.05
 COUNT_TOLERANCE = 0.05
 MOST_LATE_SHARE = 0.20
 SLOWEST_P90_SECONDS = 5.0
-"""Seconds."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule applied to one thing: what was measured, what is allowed, whether it passes."""
+    """A rule applied to one subject: what was measured, what is allowed, whether it passes."""
 
     rule: str
     subject: str
@@ -108,7 +107,7 @@ def _pacing(run: Run) -> Iterator[Finding]:
 
 def _delivery_times(run: Run) -> Iterator[Finding]:
     for queue, latency in run.deliveries.items():
-        # A queue that nothing came to is the matter of another rule.
+        # Another rule finds queues that received nothing.
         if latency.count > 0:
             yield Finding(
                 "delivery time",

@@ -1,4 +1,4 @@
-"""SPECjms2007 as a scenario for the simulator."""
+"""Builds SPECjms2007 as a scenario for the simulator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASSUMED_BROKER = Broker(
     disk_write=0.3e-3,
     disk_per_byte=1e-8,
 )
-"""A broker of about today's speed. What it costs is an assumption; calibrate your own."""
+"""A broker of about today's speed. Its costs are assumptions; calibrate your own."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Phases:
 
     @property
     def schedule(self) -> tuple[Change, ...]:
-        """How the rate of every publisher changes."""
-        # A schedule begins at 1; an instant later the ramp sets out from 0.
+        """The changes of every publisher's rate."""
+        # A schedule begins at a factor of 1, so the ramp from 0 begins an instant later.
         return (
             Change(0.0, 0.0),
             Change(1e-9, 1.0, over=self.warm_up - 1e-9),
@@ -70,26 +70,26 @@ class Phases:
         )
 
     def at(self, time: float) -> str:
-        """The phase that a run is in."""
+        """The phase of a run at ``time``."""
         if time < self.warm_up:
             return "warm-up"
         return "measurement" if time < self.end else "drain"
 
     def at_full_rate(self, time: float) -> float:
-        """How many seconds at the full rate are worth what the schedule has had by ``time``."""
+        """Seconds at the full rate that give as many messages as the schedule by ``time``."""
         ramped = min(time, self.warm_up)
         return ramped**2 / (2 * self.warm_up) + max(min(time, self.end) - self.warm_up, 0.0)
 
     def times(self, every: Duration, seed: str) -> Iterator[float]:
-        """When a driver starts interactions on a clock of its own, as this schedule has it.
+        """The times at which a driver starts interactions under this schedule.
 
-        ``every`` is deterministic or exponential. It begins at a random point of its cycle.
+        ``every`` is deterministic or exponential. The driver begins at a random point of its cycle.
         """
         draw = Random(seed)
         assert every.mean is not None
         full = draw.random() * every.mean
         while True:
-            # What the full rate does in `full` seconds takes longer while it ramps up.
+            # `full` seconds at the full rate take longer during the ramp.
             ramped = sqrt(2 * self.warm_up * full)
             time = ramped if ramped < self.warm_up else full + self.warm_up / 2
             if time >= self.end:
@@ -101,14 +101,14 @@ class Phases:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where the workload runs: the broker, the way to it, and what each receiver does.
+    """Where the workload runs: the broker, the link to it, and the receivers.
 
-    ``work`` is what a receiver spends on a message, ``overhead`` what its client adds to it; it
-    has ``handlers`` threads and a prefetch of ``prefetch``. Who starts an interaction may have
-    a way to the broker of its own, ``driving``.
+    A receiver spends ``work`` seconds on a message and its client ``overhead`` more; it has
+    ``handlers`` threads and a prefetch of ``prefetch``. Drivers, which start interactions, may have
+    a link of their own, ``driving``.
 
-    ``write_first``: a persistent message is on disk before it is delivered. RabbitMQ's classic
-    queues do not wait for that if a consumer does.
+    With ``write_first`` a persistent message is written to disk before it is delivered. RabbitMQ's
+    classic queues do not wait for the write if a consumer is ready.
     """
 
     broker: Broker | None = ASSUMED_BROKER
@@ -123,11 +123,11 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Workload:
-    """A scenario, with what an audit holds its run against.
+    """A scenario, with what an audit compares its run with.
 
-    ``queues`` has the types and routing keys that every queue is to receive, ``drivers`` the
-    groups of publishers of each interaction, ``locations`` who each publisher and consumer is,
-    ``options`` how each type is sent.
+    ``queues`` has the types and routing keys that every queue should receive, ``drivers`` the
+    groups of publishers of each interaction, ``locations`` the location of each publisher and
+    consumer, ``options`` how each type is sent.
     """
 
     scenario: Scenario
@@ -235,7 +235,7 @@ class _Builder:
         )
 
     def _address(self, type_: str, to: tuple[str, ...]) -> tuple[str, str]:
-        """The exchange and routing key with which a type reaches locations."""
+        """The exchange and routing key with which a type reaches these locations."""
         name = base_type(type_)
         queues = [queue_name(location, type_) for location in to]
         exchange, key = "", queues[0]
@@ -248,7 +248,7 @@ class _Builder:
         return exchange, key
 
     def _exchanges(self) -> list[Exchange]:
-        """Fanouts, but for those of which some subscribers get only some of the messages."""
+        """Fanout exchanges, and topic exchanges where subscribers get only some messages."""
         keys: dict[str, set[str]] = {}
         for exchange, _, key in self.bindings:
             keys.setdefault(exchange, set()).add(key)

@@ -1,4 +1,4 @@
-"""What a topology leads to, by arithmetic: messages sent and received a second.
+"""The message rates of a topology by arithmetic: messages sent and received a second.
 
 With SM supermarkets, DC centres, zeta offers per call and rates l1 to l7 (Sachs, section 4.3)::
 

@@ -1,9 +1,9 @@
 """The seven interactions as flows: who sends what to whom, and what follows from it.
 
-Every supermarket is supplied by one distribution centre and reports to one headquarters. A
-message type is told apart, where an answer depends on it, by who is concerned: ``order@SM3``
-asks for an answer to ``SM3``. After a call for offers the order goes to one of the suppliers
-that offer, as soon as its own offer is in.
+Every supermarket is supplied by one distribution centre and reports to one headquarters. If the
+answer to a message depends on a location, that is part of the type: ``order@SM3`` is answered to
+``SM3``. After a call for offers the order goes to one of the suppliers that make an offer, as soon
+as its own offer has arrived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LAST_TYPES = {1: "shipConf", 2: "pShipConf"}
 
 @dataclass(frozen=True)
 class Start:
-    """Who starts an interaction, how often a second, with which type, and who gets it."""
+    """How an interaction starts: its sender, its rate per second, its type and its receivers."""
 
     sender: str
     interaction: int
@@ -29,7 +29,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a location sends to another when it has worked on a message of type ``on``."""
+    """A message that a location sends when it has worked on one of type ``on``."""
 
     location: str
     on: str
@@ -38,7 +38,7 @@ class Answer:
 
 
 def base_type(type_: str) -> str:
-    """The type as SPECjms2007 calls it."""
+    """The type under its name in SPECjms2007."""
     return type_.split("@")[0]
 
 
@@ -56,7 +56,7 @@ class Flow:
         self._supply_shops()
         self._buy()
         self._inside_shops()
-        self._tell_shops()
+        self._inform_shops()
 
     def _office(self, number: int) -> str:
         return self.headquarters[number % len(self.headquarters)]
@@ -116,8 +116,8 @@ class Flow:
                 if rate > 0:
                     self.starts.append(Start(shop, interaction, rate, type_, (to,)))
 
-    def _tell_shops(self) -> None:
-        """3, 6 and 7: headquarters tell all supermarkets."""
+    def _inform_shops(self) -> None:
+        """3, 6 and 7: headquarters inform all supermarkets."""
         for interaction, type_ in (
             (3, "priceUpdate"),
             (6, "productAnnouncement"),
@@ -130,7 +130,7 @@ class Flow:
                     self.starts.append(start)
 
     def destinations(self) -> dict[tuple[str, str], list[str]]:
-        """For every location and base type it receives: the types in full."""
+        """The full types, by location and by the base type that it receives."""
         found: dict[tuple[str, str], list[str]] = {}
         for start in self.starts:
             for to in start.to:

@@ -1,4 +1,4 @@
-"""A freeform topology from a TOML file, with how some types are sent (jms2009-PS).
+"""Reads a freeform topology from a TOML file, and how some types are sent (jms2009-PS).
 
 ::
 
@@ -11,7 +11,7 @@
     offered = 1.0
     rates = [2.0, 0.5, 1.0, 5.0, 5.0, 1.0, 1.0]
 
-    [types.order]                  # what is not given stays as published
+    [types.order]                  # keys that are left out stay as published
     destination = "central"
     topic = true
     persistent = false
@@ -34,7 +34,7 @@ from simulator.studies.specjms.topology import Topology
 
 
 def load_freeform(path: str | os.PathLike[str]) -> tuple[Topology, dict[str, Option]]:
-    """The topology of a file, and the types it changes."""
+    """The topology in a file, and the options of the types that the file changes."""
     text = read_text(path, "topology")
     try:
         return _freeform(tomllib.loads(text))

@@ -1,4 +1,4 @@
-"""The largest BASE at which a run passes the audit."""
+"""Searches for the largest BASE at which a run passes the audit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Trial:
 
     @property
     def passed(self) -> bool:
-        """Whether it fails none."""
+        """Whether it fails no rule."""
         return not self.failed
 
 
@@ -29,7 +29,7 @@ def largest_base(
 ) -> Iterator[Trial]:
     """Trials until the largest passing BASE is known to a ``precision`` of its size.
 
-    BASE doubles from ``start`` while runs pass and is halved towards the first that fails.
+    BASE doubles from ``start`` while runs pass; then the gap to the first failure is halved.
     """
     above_zero("precision", precision)
     low, high, base = 0, None, start

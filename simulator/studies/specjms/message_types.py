@@ -1,4 +1,4 @@
-"""The messages of SPECjms2007: to which interaction they belong, how they are sent, their size.
+"""The message types of SPECjms2007: their interactions, how they are sent, their sizes.
 
 Sachs, "Performance Modeling and Benchmarking of Event-Based Systems", chapter 4. Sizes are in
 kilobytes of 1000 bytes; of 100 messages 95 have the first size, 4 the second and 1 the third.
@@ -12,7 +12,7 @@ from simulator.scenario.distributions import Size
 
 SIZES_IN_A_CYCLE = 100
 SIZE_ODDS = (95, 4, 1)
-"""How many messages of a cycle have the first, the second and the third size."""
+"""Messages of a cycle that have the first, the second and the third size."""
 
 BYTES_PER_KILOBYTE = 1000
 
@@ -21,10 +21,10 @@ BYTES_PER_KILOBYTE = 1000
 class Delivery:
     """How messages of a type are sent.
 
-    ``topic``: to every subscriber, else to one queue. ``persistent`` messages are written to
-    disk and ``durable`` subscriptions outlive their connection. ``transactional``: who starts an
-    interaction with it waits until the broker has it safe before the next, and the receiver
-    acknowledges it after its work; without it the receiver acknowledges on receipt.
+    With ``topic`` they go to every subscriber, otherwise to one queue. ``persistent`` messages are
+    written to disk, and ``durable`` subscriptions survive their connection. If ``transactional``,
+    the driver waits for the broker's confirm before it starts the next interaction, and the
+    receiver acknowledges after its work; otherwise the receiver acknowledges on receipt.
     """
 
     topic: bool
@@ -52,15 +52,17 @@ class MessageType:
 
     @property
     def mean_size(self) -> float:
-        """Kilobytes."""
+        """The mean size in kilobytes."""
         return (
             sum(odd * size for odd, size in zip(SIZE_ODDS, self.sizes, strict=True))
             / SIZES_IN_A_CYCLE
         )
 
     def drawn(self, turn: int) -> Size:
-        """Sizes in bytes, exact over a cycle; ``turn`` tells senders apart, so that the large
-        ones of several do not come at once."""
+        """Sizes in bytes, with exact shares in each cycle.
+
+        Each sender has another ``turn``, so that they do not send their large messages together.
+        """
         small, medium, large = (BYTES_PER_KILOBYTE * size for size in self.sizes)
         cycle = [small] * SIZES_IN_A_CYCLE
         for place in (20, 40, 60, 80):
@@ -98,9 +100,9 @@ TYPES = (
     _linear("statInfoShipDC", 2, "c", 0.0831, 0.7681, PURCHASE_LINES),
     _linear("priceUpdate", 3, "b", 0.0, 0.2310, (1, 1, 1)),
     _linear("inventoryInfo", 4, "d", 0.0970, 0.5137, (10, 100, 500)),
-    # The slope and offset of each sale are printed for five of them at a time.
+    # The source prints slope and offset for five sales at a time.
     _linear("statInfoSM", 5, "c", 5 * 0.3650, 5 * 0.0139 + 0.9813, SALES),
-    # Here the printed slope is too coarse to give the printed sizes; these do.
+    # The printed slope is too coarse for the printed sizes, so the sizes are given.
     MessageType("productAnnouncement", 6, "a", (1.21, 0.28, 10.51)),
     _linear("creditCardHL", 7, "a", 0.0166, 0.1846, (50, 500, 3000)),
 )

@@ -1,4 +1,4 @@
-"""A run on a real broker, from what its clients noted: the same counts as of a simulated one."""
+"""A run on a real broker, from the notes of its clients, in the form of a simulated run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Times = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Observed:
-    """What clients noted, in seconds from the start of the run.
+    """What clients noted; times are in seconds from the start of the run.
 
-    ``starts`` has the times at which each driver started an interaction, ``late`` those of them
-    that were late, ``sent`` the times by type and routing key; ``received``, by queue and type,
-    has a row for every message: when it was sent, when its interaction had started, when it was
-    received. ``waiting`` is how many messages were in each queue before.
+    ``starts`` has the times at which each driver started an interaction, ``late`` those that were
+    late, ``sent`` the times by type and routing key. ``received``, by queue and type, has a row for
+    every message: when it was sent, when its interaction started, when it was received.
+    ``waiting`` is the number of messages in each queue before the run.
     """
 
     starts: Mapping[str, Sequence[float]]
@@ -35,7 +35,7 @@ class Observed:
 
 
 def observed_run(workload: Workload, noted: Observed) -> Run:
-    """What the audit and the report look at."""
+    """The run, for the audit and the report."""
     phases, drivers = workload.phases, workload.drivers
     measured = _Measured(phases.warm_up, phases.end, noted)
     started = {
@@ -65,7 +65,7 @@ def observed_run(workload: Workload, noted: Observed) -> Run:
 
 
 def latency(seconds: Times) -> Latency:
-    """Latencies in the bins of the simulator."""
+    """Latencies from times in seconds, in the simulator's bins."""
     limits = edges()
     counts, _ = np.histogram(np.clip(seconds, 0.0, limits[-1]), limits)
     mean = float(seconds.mean()) if seconds.size else float("nan")
@@ -74,7 +74,7 @@ def latency(seconds: Times) -> Latency:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What was noted from ``begin`` to ``end``."""
+    """The notes from ``begin`` to ``end``."""
 
     begin: float
     end: float
@@ -93,7 +93,7 @@ class _Measured:
         return np.concatenate([np.empty(0), *(rows[:, 2] - rows[:, 0] for rows in found)])
 
     def completion_times(self, interaction: int, workload: Workload) -> Times:
-        """From the first message to the last; of one to several receivers, to each of them."""
+        """Times from the first message to the last; with several receivers, to each of them."""
         first = first_types(workload)[workload.drivers[interaction][0]]
         last = LAST_TYPES.get(interaction, base_type(first))
         found = [self.of(*place) for place in self.noted.received if base_type(place[1]) == last]

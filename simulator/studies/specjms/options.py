@@ -1,10 +1,10 @@
 """jms2009-PS: where each type of message goes, and how it is sent.
 
-SPECjms2007 sends each type in its delivery group, point-to-point to a queue of each location,
-publish/subscribe to a topic of each type. jms2009-PS leaves both open. A destination that
-several locations share is a topic on which each subscribes to what is addressed to it: in AMQP
-a topic exchange, with the type and the location in the routing key, or a fanout exchange if all
-get everything.
+SPECjms2007 sends each type as its delivery group says: point-to-point types to a queue of each
+location, publish/subscribe types to a topic of each type. In jms2009-PS both can be chosen. A
+destination that several locations share is a topic, on which each location subscribes to the
+messages addressed to it. In AMQP that is a topic exchange with the type and the location in the
+routing key, or a fanout exchange if every location gets every message.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from simulator.scenario import checks
 from simulator.studies.specjms.message_types import BY_NAME, GROUPS, TYPES, Delivery
 
 DESTINATIONS = ("location-and-type", "type", "interaction", "location-type", "location", "central")
-"""One for each location and type, one a type, one an interaction, one for each kind of location,
-one for each location, one for all."""
+"""One destination for each location and type, for each type, for each interaction, for each kind of
+location, for each location, or for everything."""
 
 BROADCASTS = ("callForOffers", "priceUpdate", "productAnnouncement", "creditCardHL")
 """Types that go to several locations at once."""
@@ -26,7 +26,7 @@ BROADCASTS = ("callForOffers", "priceUpdate", "productAnnouncement", "creditCard
 
 @dataclass(frozen=True)
 class Option:
-    """How a type is sent: its ``delivery`` flags and which ``destination`` it goes to."""
+    """How a type is sent: its ``delivery`` flags and its ``destination``."""
 
     delivery: Delivery
     destination: str
@@ -47,7 +47,7 @@ SPECJMS2007 = {
 
 
 def options(changes: Mapping[str, Option] | None = None) -> dict[str, Option]:
-    """The published options but for the types given."""
+    """The published options, with ``changes`` for some types."""
     for name, option in (changes or {}).items():
         checks.known("type", name, list(BY_NAME), "options")
         own = option.destination in ("location-and-type", "location")

@@ -1,4 +1,4 @@
-"""A run of SPECjms2007 in its phases: warm-up, measurement, drain; and what it counted."""
+"""Runs SPECjms2007 in its phases (warm-up, measurement, drain) and counts its messages."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from simulator.studies.specjms.flow import LAST_TYPES, base_type
 from simulator.studies.specjms.message_types import TYPES
 
 WATCHED_EVERY_SECONDS = 1.0
-"""Simulated seconds in one go; between two of them somebody may look, or press Ctrl-C."""
+"""Simulated time between two calls of ``watch``, and so the longest wait for Ctrl-C."""
 
 
 @dataclass(frozen=True)
 class Run:
     """What a run counted.
 
-    In the measurement phase, ``seconds`` long: interactions ``started``, messages ``sent`` and
-    ``received`` by type, the delivery time of every queue, and for every interaction the time
-    from its start to its last message and the share of starts that were ``late``. Over all
-    phases: messages ``waiting`` in each queue at the start, and how many of those sent to it
-    each queue ``missed``. Of a real broker nobody knows here how busy it was.
+    In the measurement phase, which is ``seconds`` long: interactions ``started``, messages ``sent``
+    and ``received`` by type, the delivery times of every queue, and for every interaction the time
+    from its start to its last message and the share of starts that were ``late``. Over all phases:
+    messages ``waiting`` in each queue at the start, and the number of messages sent to each queue
+    that it ``missed``. The utilisations of a real broker are not known and are None.
     """
 
     workload: Workload
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def interactions(self) -> list[int]:
-        """The interactions that the workload has."""
+        """The interactions of the workload."""
         return sorted(self.workload.drivers)
 
     def counted(self, interaction: int) -> tuple[int, int]:
@@ -59,9 +59,9 @@ def run(
     simulation: Simulation | None = None,
     watch: Callable[[Simulation], None] = lambda simulation: None,
 ) -> Run:
-    """Run all phases of a workload, in a simulation of its scenario or one that is there.
+    """Run all phases of a workload, in a new simulation of its scenario or in the one given.
 
-    ``watch`` sees it after every simulated second and at the end of every phase.
+    ``watch`` is called after every simulated second and at the end of every phase.
     """
     simulation = simulation or Simulation(workload.scenario, seed)
 
@@ -101,7 +101,7 @@ def run(
 
 
 def _waiting(simulation: Simulation) -> dict[str, int]:
-    """Messages in each queue, delivered and not acknowledged included."""
+    """Messages in each queue, including those delivered and not acknowledged."""
     consumers = simulation.state.consumers
     names = [queue.name for queue in simulation.scenario.queues]
     held = np.bincount(consumers["queue"], consumers["in_flight"], minlength=len(names))
@@ -110,7 +110,7 @@ def _waiting(simulation: Simulation) -> dict[str, int]:
 
 
 def by_base_type(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """Counts by type and anything else, summed up by type as SPECjms2007 has it."""
+    """Counts by type and another key, added up by the type of SPECjms2007."""
     sums = {each.name: 0 for each in TYPES}
     for (name, _), count in counts.items():
         if base_type(name) in sums:
@@ -123,7 +123,7 @@ def _total(metrics: Metrics, groups: list[str]) -> float:
 
 
 def _late(metrics: Metrics, groups: list[str]) -> float:
-    """The share of late starts over several drivers; 1 where none could start at all."""
+    """The share of late starts of several drivers; 1 if none started at all."""
     starts = {name: metrics.publishers[name].publish_rate for name in groups}
     total = sum(starts.values())
     if total == 0:
@@ -134,7 +134,7 @@ def _late(metrics: Metrics, groups: list[str]) -> float:
 
 
 def _completions(metrics: Metrics, workload: Workload) -> dict[int, Latency]:
-    """From the start of each interaction to its last message; of one to several receivers, all."""
+    """Times from the start of each interaction to its last message, to all its receivers."""
     found = {}
     for interaction, groups in workload.drivers.items():
         if interaction in LAST_TYPES:

@@ -1,4 +1,4 @@
-"""How far a run is: what was counted up to now, beside what is to be expected by then."""
+"""The progress of a run: messages counted so far, and messages expected by then."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from simulator.studies.specjms.phased_run import by_base_type, first_types
 
 @dataclass(frozen=True)
 class Progress:
-    """Messages sent and received by type in the ``time`` seconds from the start of a run on.
+    """Messages sent and received by type in the first ``time`` seconds of a run.
 
-    Warm-up and drain are part of it, unlike in a :class:`Run`, which is of the measurement.
+    Unlike in a :class:`Run`, warm-up and drain are included.
     """
 
     workload: Workload
@@ -27,7 +27,7 @@ class Progress:
     received: Mapping[str, int]
 
     def counted(self, interaction: int) -> tuple[int, int, int]:
-        """Interactions started, their messages sent and received."""
+        """Interactions started, and their messages sent and received."""
         first = first_types(self.workload)[self.workload.drivers[interaction][0]]
         names = [each.name for each in TYPES if each.interaction == interaction]
         return (
@@ -37,7 +37,7 @@ class Progress:
         )
 
     def expected(self, interaction: int) -> tuple[float, float, float]:
-        """The same by arithmetic, if every message were there as soon as its interaction starts."""
+        """The same by arithmetic, as if all messages of an interaction came when it starts."""
         seconds = self.workload.phases.at_full_rate(self.time)
         sent, received = self.workload.expected.of_interaction(interaction)
         starts = self.workload.topology.starts[interaction - 1]
@@ -45,7 +45,7 @@ class Progress:
 
 
 def simulated_progress(workload: Workload, simulation: Simulation) -> Progress:
-    """Of a simulation of the workload that began empty."""
+    """The progress of a simulation of the workload that began empty."""
     state, types = simulation.state, simulation.types
     counts = state.latencies["count"][: state.pairs.size]
     received = np.bincount(state.pairs, counts, minlength=len(types))
@@ -63,7 +63,7 @@ def noted_progress(
     sent: Mapping[tuple[str, str], int],
     received: Mapping[tuple[str, str], int],
 ) -> Progress:
-    """Of what clients of a real broker count: sent by type and key, received by queue and type."""
+    """The progress from client counts: sent by type and key, received by queue and type."""
     return Progress(
         workload,
         time,

@@ -1,4 +1,4 @@
-"""What a run is summed up in: the table of the run, the audit, delivery and completion times."""
+"""Reports of a run: its counts, the audit, delivery and completion times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNTED_COLUMNS = ("interaction", "started", "expected", "sent", "expected", "re
 
 
 def report(run: Run) -> dict[str, Any]:
-    """The whole report as plain values; times are in milliseconds."""
+    """The full report as plain values; times are in milliseconds."""
     findings = audit(run)
     return {
         "workload": run.workload.scenario.name,
@@ -66,7 +66,7 @@ def _times(latency: Latency) -> dict[str, float | int]:
 
 
 def run_table(run: Run) -> Table:
-    """Expected against counted for each interaction, and how long it took."""
+    """A table of expected and counted messages and the times of each interaction."""
     from rich.table import Table
 
     table = Table(title=f"{run.workload.scenario.name}, {run.seconds:g} s")
@@ -89,7 +89,7 @@ def run_table(run: Run) -> Table:
 
 
 def progress_table(progress: Progress) -> Table:
-    """Counted up to now against expected by now for each interaction."""
+    """A table of messages counted so far and expected by now for each interaction."""
     from rich.table import Table
 
     workload, phases = progress.workload, progress.workload.phases
@@ -107,7 +107,7 @@ def progress_table(progress: Progress) -> Table:
 
 
 def destination_table(run: Run, most: int = 20) -> Table:
-    """Delivery times of the slowest destinations; the JSON report has all."""
+    """A table of the delivery times of the slowest destinations; the JSON report has all."""
     from rich.table import Table
 
     slowest = sorted(run.deliveries.items(), key=lambda each: -each[1].p90 if each[1].count else 0)
@@ -123,7 +123,7 @@ def destination_table(run: Run, most: int = 20) -> Table:
 
 
 def audit_table(findings: list[Finding]) -> Table:
-    """Each rule with its verdict; what fails is listed one by one."""
+    """A table of the rules with their verdicts; every failure has its own row."""
     from rich.table import Table
 
     table = Table(title="audit")

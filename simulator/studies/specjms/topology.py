@@ -1,4 +1,4 @@
-"""How large the supply chain is and how often each interaction starts: scaled by BASE."""
+"""The size of the supply chain and the rate of each interaction, scaled by BASE."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Topology:
 
     @property
     def offers(self) -> float:
-        """Offers that follow a call for them, on average: Sachs' zeta."""
+        """The mean number of offers after a call for offers: Sachs' zeta."""
         return self.suppliers * self.offered
 
     @property
@@ -85,7 +85,7 @@ class Topology:
         )
 
     def only(self, interactions: Collection[int]) -> Topology:
-        """The same locations with some of the interactions, and no other."""
+        """The same locations with only some of the interactions."""
         for number in interactions:
             checks.whole("interaction", number, 1, len(INTERACTIONS))
         rates = tuple(
@@ -95,7 +95,7 @@ class Topology:
         return replace(self, rates=rates)
 
     def suppliers_of_families(self) -> dict[tuple[tuple[int, ...], int], float]:
-        """Who offers a family and who of them gets the order, with the share of such families.
+        """Who offers a family and which of them gets the order, with the share of such families.
 
         Families are dealt out to suppliers in turn, so that each has its share and the average
         number of offers is exact.

@@ -1,7 +1,7 @@
-"""Tuning in simulation: which candidates there are, how one does, which one to take.
+"""Searches for the best controller in simulation: the candidates, their scores, the ranking.
 
-Everything here is a plain value or a plain function of one: where the loops run, and how many
-side by side, is up to the caller.
+Everything here is a plain value or a function of plain values: the caller decides where the loops
+run, and how many at the same time.
 """
 
 from simulator.studies.tuning_search.point import Point, Trial, run_point

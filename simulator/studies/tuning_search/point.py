@@ -1,4 +1,4 @@
-"""One point of a search: a candidate, in a trial, with a seed; and how it does."""
+"""One point of a search: a candidate in a trial with a seed, and its score."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from simulator.scenario.scenario import Scenario
 
 @dataclass(frozen=True)
 class Trial:
-    """What every candidate goes through: a scenario, held at one goal after another.
+    """The test that every candidate takes: a scenario, held at one goal after another.
 
-    ``duration`` is in simulated seconds, which the ``goals`` (messages/second) share evenly.
-    The disturbances are those that the scenario schedules. ``consumer`` names the one to
-    drive, where there are several.
+    ``duration`` is in simulated seconds; each of the ``goals`` (messages/second) gets the same
+    share of it. The disturbances are the changes in the scenario's schedules. If the scenario has
+    several consumers, ``consumer`` names the one to drive.
     """
 
     scenario: Scenario
@@ -37,12 +37,12 @@ class Trial:
         above_zero("duration", self.duration)
 
     def samples(self, interval: float) -> int:
-        """How many samples of this interval the trial lasts."""
+        """The number of samples of this interval in the trial."""
         count = round(self.duration / interval)
         if count < FEWEST_SAMPLES * len(self.goals):
             raise InputError(
                 f"{self.duration:g} seconds are {count} samples of {interval:g} s; a trial needs "
-                f"at least {FEWEST_SAMPLES} for every goal, give it longer."
+                f"at least {FEWEST_SAMPLES} for every goal, give a longer duration."
             )
         return count
 
@@ -67,12 +67,12 @@ class Point:
 
 
 def run_point(point: Point) -> Score:
-    """Simulate the loop and judge it."""
+    """The score of the simulated loop."""
     return score(list(steps(point)), point.trial.disturbances)
 
 
 def steps(point: Point) -> Iterator[Step]:
-    """The loop's steps; the goal moves on when its share of the time has passed."""
+    """The loop's steps; the next goal follows when the share of the last one has passed."""
     trial, interval = point.trial, point.tuning.model.interval
     scenario = replace(trial.scenario, sample_interval=interval)
     plant = SimulatedConsumer(scenario, seed=point.seed, consumer=trial.consumer)

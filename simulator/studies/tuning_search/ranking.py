@@ -1,4 +1,4 @@
-"""From scores to a choice: means with intervals, a ranking, the front worth looking at."""
+"""Ranks candidates by their scores: means with confidence intervals, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METRICS = {
     "recovery": "seconds",
     "effort": "messages",
 }
-"""What is scored, with its unit; less is better throughout."""
+"""The metrics of a score with their units; for all of them less is better."""
 
 Scores = Mapping[int, Sequence[Score]]
 """The scores of one controller by seed, one for each trial."""
@@ -27,14 +27,14 @@ Scores = Mapping[int, Sequence[Score]]
 
 @dataclass(frozen=True)
 class Ranked:
-    """A candidate with the mean of every metric, and how far each may be off."""
+    """A candidate with the mean of every metric and its confidence interval."""
 
     candidate: Candidate
     means: Mapping[str, Interval]
 
 
 def rank(scores: Mapping[int, Scores], candidates: Sequence[Candidate], by: str) -> list[Ranked]:
-    """The candidates, the lowest mean of ``by`` first; ``scores`` are by their numbers."""
+    """The candidates, the lowest mean of ``by`` first; ``scores`` are by candidate number."""
     ranked = [
         Ranked(
             candidate,
@@ -49,7 +49,7 @@ def rank(scores: Mapping[int, Scores], candidates: Sequence[Candidate], by: str)
 
 
 def per_seed(scores: Scores, metric: str) -> list[float]:
-    """The mean over the trials for each seed: what differs from seed to seed is independent."""
+    """The mean over the trials for each seed; means of different seeds are independent."""
     return [
         statistics.fmean(value_of(score, metric) for score in trials)
         for _, trials in sorted(scores.items())
@@ -62,7 +62,7 @@ def value_of(score: Score, metric: str) -> float:
 
 
 def front(ranked: Sequence[Ranked], first: str, second: str) -> list[Ranked]:
-    """The candidates that none beats in both metrics (the Pareto front), by the first."""
+    """The Pareto front: candidates that no other beats in both metrics, sorted by the first."""
     best = float("inf")
     found = []
     for each in sorted(ranked, key=lambda r: (r.means[first].mean, r.means[second].mean)):
@@ -73,7 +73,7 @@ def front(ranked: Sequence[Ranked], first: str, second: str) -> list[Ranked]:
 
 
 def compare(ours: Scores, theirs: Scores) -> dict[str, Interval]:
-    """Ours less theirs for every metric, seed by seed: both met the same arrivals."""
+    """Ours minus theirs for every metric, paired by seed: both had the same arrivals."""
     return {
         metric: mean_interval(
             [a - b for a, b in zip(per_seed(ours, metric), per_seed(theirs, metric), strict=True)]

@@ -1,4 +1,4 @@
-"""The search space: which controllers are candidates."""
+"""The search space: the controllers that are candidates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from controlmq.tuning import KINDS, Tuning
 
 @dataclass(frozen=True)
 class Candidate:
-    """A controller that might be chosen: a tuning, and what was asked of its placement.
+    """A controller that might be chosen: a tuning, and the response its poles were placed for.
 
-    The tuning's model says at which interval it runs and up to which prefetch.
+    The tuning's model has the sample interval and the highest prefetch.
     """
 
     number: int
@@ -41,9 +41,9 @@ class Candidate:
 class Space:
     """Laws, placements and limits to search, for models by their interval.
 
-    ``settling`` (samples) and ``overshoot`` (percent) place the poles, unless ``poles`` gives
-    sets of them, each for the laws with as many poles. ``upper`` are limits of the prefetch;
-    without any, and at most, that of the model.
+    ``settling`` (samples) and ``overshoot`` (percent) place the poles, unless ``poles`` gives sets
+    of poles, each for the laws with this number of poles. ``upper`` are limits of the prefetch, at
+    most that of the model; if none is given, that of the model.
     """
 
     models: Mapping[float, ArxModel]
@@ -82,9 +82,9 @@ class Space:
         )
 
     def at_random(self, count: int, seed: int = 0) -> list[Candidate]:
-        """``count`` combinations drawn between the least and the greatest of every choice.
+        """``count`` combinations, drawn between the least and the greatest value of every choice.
 
-        Settling times are drawn evenly by their logarithm: from 2 to 4 samples matters as much
+        The logarithm of settling times is drawn uniformly: from 2 to 4 samples matters as much
         as from 4 to 8.
         """
         if self.poles:

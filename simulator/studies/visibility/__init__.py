@@ -1,4 +1,4 @@
-"""Message queueing with a visibility timeout: the analytic model, and the simulation beside it."""
+"""Message queueing with a visibility timeout: the analytic model and the simulation."""
 
 from simulator.studies.visibility.analytic import TwoPools
 from simulator.studies.visibility.simulated import Measured, measure, scenario

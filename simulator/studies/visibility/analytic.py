@@ -1,15 +1,15 @@
-"""Two thread pools in a row, the second with retransmission: how long a message takes, by theory.
+"""The time a message takes through two thread pools, the second with retransmission, in theory.
 
 Li, Cui and Ma, "Modeling Message Queueing Services with Reliability Guarantee" (2015). Senders
-bring messages to the broker and the broker's threads send them on; a share ``1 - q`` of what
-these send is lost, and sent again once it is visible again. Each pool is an M/M/n queue::
+bring messages to the broker, and the broker's threads send them on. A share ``1 - q`` of what
+these send is lost, and is sent again after the visibility timeout. Each pool is an M/M/n queue::
 
     L1 = lambda              L2 = lambda / q              rho_i = L_i / (n_i mu_i)
     S_i = 1 / (sum over j < n_i of (n_i rho_i)^j / j!  +  (n_i rho_i)^n_i / (n_i! (1 - rho_i)))
     N_i = rho_i (n_i rho_i)^n_i S_i / (n_i! (1 - rho_i)^2)  +  n_i rho_i
     W = (N_1 + N_2) / lambda
 
-``W`` is the time in both pools. What a lost message waits, invisible, comes on top of it.
+``W`` is the time in both pools. The time that a lost message is invisible is not part of it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from simulator.scenario import checks
 
 @dataclass(frozen=True)
 class TwoPools:
-    """Messages/second, and for the senders' and the broker's pool: threads, messages/second each.
+    """The ``rate`` in messages/second, and the threads of each pool and their speed.
 
-    ``arrives`` is the probability ``q`` that what the broker sends comes to the receiver.
+    Speeds are in messages/second of one thread. ``arrives`` is the probability ``q`` that a message
+    from the broker reaches the receiver.
     """
 
     rate: float
@@ -46,7 +47,7 @@ class TwoPools:
 
     @property
     def loads(self) -> tuple[float, float]:
-        """The share of time that threads of each pool are busy."""
+        """The share of time that the threads of each pool are busy."""
         return (
             self.rate / (self.sender_threads * self.sender_speed),
             self.rate / self.arrives / (self.broker_threads * self.broker_speed),
@@ -54,7 +55,7 @@ class TwoPools:
 
     @property
     def in_system(self) -> tuple[float, float]:
-        """Messages in each pool, waiting and being sent, on average over time."""
+        """The mean number of messages in each pool, waiting and being sent."""
         first, second = self.loads
         if max(first, second) >= 1:
             raise InputError(
@@ -65,12 +66,12 @@ class TwoPools:
 
     @property
     def time(self) -> float:
-        """``W``: seconds a message is in both pools on average."""
+        """``W``: the mean number of seconds that a message is in both pools."""
         return sum(self.in_system) / self.rate
 
 
 def in_pool(threads: int, load: float) -> float:
-    """Messages in an M/M/n queue on average."""
+    """The mean number of messages in an M/M/n queue."""
     offered = threads * load
     waiting = offered**threads / math.factorial(threads)
     empty = 1 / (sum(offered**j / math.factorial(j) for j in range(threads)) + waiting / (1 - load))

@@ -1,4 +1,4 @@
-"""The same two thread pools in simulation, with deliveries in any order or in the order sent."""
+"""The two thread pools in simulation, delivering in any order or in the order sent."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from simulator.simulation import Simulation
 from simulator.studies.visibility.analytic import TwoPools
 
 VISIBILITY_TIMEOUT_SECONDS = 5.0
-"""Seconds. Fifty times what sending takes: hardly a message is sent twice for being slow."""
+"""Fifty times the mean time of sending: hardly a message is sent twice because it was slow."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """Means of several runs: seconds in the pools (``W``), and from the sender to the receiver.
 
-    ``delivery`` has in it what a lost message waits, invisible. ``error`` is the standard
-    error of ``time``.
+    ``delivery`` includes the time that lost messages are invisible. ``error`` is the standard error
+    of ``time``.
     """
 
     time: float
@@ -40,7 +40,7 @@ def scenario(
 ) -> Scenario:
     """Senders, broker and receiver as queues; a pool's threads are the handlers of a consumer.
 
-    The receiver takes no time: its queue is where the order is restored, if it is to be.
+    The receiver takes no time. With ``in_order`` its queue restores the order.
     """
     lost = 1 - pools.arrives
 
@@ -81,7 +81,7 @@ def measure(
     in_order: bool = False,
     timeout: float = VISIBILITY_TIMEOUT_SECONDS,
 ) -> Measured:
-    """Run once for every seed, after a tenth of the time to settle."""
+    """Measure one run for every seed, each after a tenth of the time to settle."""
     above_zero("seconds", seconds)
     runs = []
     for seed in seeds:
@@ -97,7 +97,7 @@ def measure(
 
 
 def _time_in_pools(metrics: Metrics) -> float:
-    """By Little's law, from what waits, what threads are busy with and what comes in."""
+    """The time in both pools by Little's law."""
     held = (
         metrics.queues[name].mean_length + metrics.consumers[name].in_flight
         for name in ("senders", "broker")
