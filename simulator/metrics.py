@@ -13,6 +13,16 @@ PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 """The percentiles of a latency that recordings keep and tables show, by name."""
 
 
+class _Percentile:
+    """A percentile of a latency as its attribute."""
+
+    def __init__(self, percent: float) -> None:
+        self.percent = percent
+
+    def __get__(self, latency: Latency, owner: type) -> float:
+        return latency.percentile(self.percent)
+
+
 @dataclass(frozen=True, slots=True)
 class Latency:
     """Seconds from the publisher to the business logic of the ``count`` messages handed to it.
@@ -28,25 +38,7 @@ class Latency:
         """The latency below which ``percent`` % of the messages stayed."""
         return quantile(self.counts, percent / 100)
 
-    @property
-    def p50(self) -> float:
-        """The median."""
-        return self.percentile(50)
-
-    @property
-    def p90(self) -> float:
-        """The 90th percentile."""
-        return self.percentile(90)
-
-    @property
-    def p99(self) -> float:
-        """The 99th percentile."""
-        return self.percentile(99)
-
-    @property
-    def p999(self) -> float:
-        """The 99.9th percentile."""
-        return self.percentile(99.9)
+    p50, p90, p99, p999 = map(_Percentile, PERCENTILES.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simulator.engine.compiled import called, compiled
-from simulator.scenario.distributions import Duration, Size
+from simulator.scenario.distributions import DISTRIBUTIONS, Duration, Size
 
 if TYPE_CHECKING:
     from simulator.engine.simulation_state import SimulationState
 
-DETERMINISTIC, EXPONENTIAL, NORMAL, LOGNORMAL, REPLAY = range(5)
-KINDS = {
-    "deterministic": DETERMINISTIC,
-    "exponential": EXPONENTIAL,
-    "normal": NORMAL,
-    "lognormal": LOGNORMAL,
-    "replay": REPLAY,
-}
+DETERMINISTIC, EXPONENTIAL, NORMAL, LOGNORMAL, REPLAY = range(len(DISTRIBUTIONS))
 
 SOURCE = np.dtype(
     [
@@ -55,7 +48,7 @@ def source(
         variance = math.log1p((spread / location) ** 2)
         location, spread = math.log(location) - variance / 2, math.sqrt(variance)
     count = len(value.values or ())
-    return state, KINDS[value.distribution], location, spread, 1.0, first, count, 0
+    return state, DISTRIBUTIONS.index(value.distribution), location, spread, 1.0, first, count, 0
 
 
 @compiled

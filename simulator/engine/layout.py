@@ -24,23 +24,11 @@ from simulator.scenario.scenario import Scenario
 
 OUTCOMES = {"requeue": rows.RETURN, "reject": rows.REJECT, "no-answer": rows.SILENT}
 
-TYPES = {
-    name: SimulationState.ROWS[name]
-    for name in (
-        "slots",
-        "sources",
-        "replayed",
-        "publishers",
-        "choices",
-        "phases",
-        "ports",
-        "queues",
-        "consumers",
-        "handlers",
-        "sends",
-        "processes",
-    )
-}
+GROWING = (
+    *("slots", "sources", "replayed", "publishers", "choices", "phases"),
+    *("ports", "queues", "consumers", "handlers", "sends", "processes"),
+)
+TYPES = {name: SimulationState.ROWS[name] for name in GROWING}
 """The arrays that get new rows when an entity joins a run."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from simulator.engine.messages import LINE, MESSAGE
 from simulator.engine.tables import Tables
 from simulator.engine.timers import TIMER
 
-Rows = npt.NDArray[Any]
 FLOAT, WHOLE = np.dtype(np.float64), np.dtype(np.int64)
 
 
@@ -48,27 +47,7 @@ class SimulationState(Tables):
         "bins": WHOLE,  # messages by row of latencies and bin
     }
 
-    clock: Rows
-    timers: Rows
-    slots: Rows
-    pool: Rows
-    lines: Rows
-    sources: Rows
-    replayed: Rows
-    publishers: Rows
-    choices: Rows
-    phases: Rows
-    ports: Rows
-    queues: Rows
-    consumers: Rows
-    handlers: Rows
-    sends: Rows
-    processes: Rows
-    kinds: Rows
-    routes: Rows
-    targets: Rows
-    dead: Rows
-    costs: Rows
-    pairs: Rows
-    latencies: Rows
-    bins: Rows
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> npt.NDArray[Any]:
+            """One of the arrays."""

@@ -41,7 +41,9 @@ def test_a_full_window_and_an_exponential_handler_follow_mean_value_analysis(
     assert rate == pytest.approx(closed_network_rate(prefetch, 0.008, 0.001), rel=0.005)
 
 
-@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+@pytest.mark.parametrize(
+    "load", [0.3, *(pytest.param(load, marks=pytest.mark.slow) for load in (0.6, 0.8))]
+)
 def test_an_open_window_is_an_m_m_1_queue(load: float) -> None:
     service = 0.001
     scenario = one_queue(
@@ -56,6 +58,7 @@ def test_an_open_window_is_an_m_m_1_queue(load: float) -> None:
     assert wait == pytest.approx(load * service / (1 - load), rel=0.03)
 
 
+@pytest.mark.slow
 def test_several_handlers_are_an_m_m_c_queue() -> None:
     handlers, offered = 4, 3.2  # Erlang C
     busy = offered**handlers / math.factorial(handlers) / (1 - offered / handlers)

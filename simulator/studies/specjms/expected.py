@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.studies.specjms.message_types import (
-    TYPES,
-)
+from simulator.studies.specjms.message_types import TYPES, of_interaction
 from simulator.studies.specjms.topology import Topology
 
 
@@ -28,8 +26,7 @@ class Expected:
 
     def of_interaction(self, number: int) -> tuple[float, float]:
         """Messages of an interaction sent and received a second."""
-        names = [each.name for each in TYPES if each.interaction == number]
-        return sum(self.sent[name] for name in names), sum(self.received[name] for name in names)
+        return of_interaction(self.sent, number), of_interaction(self.received, number)
 
 
 def expected(topology: Topology) -> Expected:

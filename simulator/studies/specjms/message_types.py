@@ -6,7 +6,9 @@ kilobytes of 1000 bytes; of 100 messages 95 have the first size, 4 the second an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from simulator.scenario.distributions import Size
 
@@ -15,6 +17,8 @@ SIZE_ODDS = (95, 4, 1)
 """Messages of a cycle that have the first, the second and the third size."""
 
 BYTES_PER_KILOBYTE = 1000
+
+Amount = TypeVar("Amount", int, float)
 
 
 @dataclass(frozen=True)
@@ -108,3 +112,8 @@ TYPES = (
 )
 BY_NAME = {each.name: each for each in TYPES}
 INTERACTIONS = tuple(range(1, 8))
+
+
+def of_interaction(amounts: Mapping[str, Amount], interaction: int) -> Amount:
+    """The sum of amounts by type over the types of an interaction."""
+    return sum(amounts[each.name] for each in TYPES if each.interaction == interaction)

@@ -10,7 +10,7 @@ routing key, or a fanout exchange if every location gets every message.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from controlmq.errors import InputError
 from simulator.scenario import checks
@@ -67,14 +67,6 @@ def options(changes: Mapping[str, Option] | None = None) -> dict[str, Option]:
 def central() -> dict[str, Option]:
     """Everything on one topic, with the flags of the published groups."""
     return {
-        name: Option(
-            Delivery(
-                True,
-                option.delivery.persistent,
-                option.delivery.transactional,
-                option.delivery.durable,
-            ),
-            "central",
-        )
+        name: Option(replace(option.delivery, topic=True), "central")
         for name, option in SPECJMS2007.items()
     }

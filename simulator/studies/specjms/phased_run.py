@@ -12,7 +12,7 @@ from simulator.metrics import Latency, Metrics
 from simulator.simulation import Simulation
 from simulator.studies.specjms.build import Workload
 from simulator.studies.specjms.flow import LAST_TYPES, base_type
-from simulator.studies.specjms.message_types import TYPES
+from simulator.studies.specjms.message_types import TYPES, of_interaction
 
 WATCHED_EVERY_SECONDS = 1.0
 """Simulated time between two calls of ``watch``, and so the longest wait for Ctrl-C."""
@@ -49,8 +49,7 @@ class Run:
 
     def counted(self, interaction: int) -> tuple[int, int]:
         """Messages of an interaction sent and received."""
-        names = [each.name for each in TYPES if each.interaction == interaction]
-        return sum(self.sent[name] for name in names), sum(self.received[name] for name in names)
+        return of_interaction(self.sent, interaction), of_interaction(self.received, interaction)
 
 
 def run(

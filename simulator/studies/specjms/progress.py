@@ -10,7 +10,7 @@ import numpy as np
 from simulator.simulation import Simulation
 from simulator.studies.specjms.build import Workload
 from simulator.studies.specjms.flow import base_type
-from simulator.studies.specjms.message_types import TYPES
+from simulator.studies.specjms.message_types import of_interaction
 from simulator.studies.specjms.phased_run import by_base_type, first_types
 
 
@@ -29,11 +29,10 @@ class Progress:
     def counted(self, interaction: int) -> tuple[int, int, int]:
         """Interactions started, and their messages sent and received."""
         first = first_types(self.workload)[self.workload.drivers[interaction][0]]
-        names = [each.name for each in TYPES if each.interaction == interaction]
         return (
             self.sent[base_type(first)],
-            sum(self.sent[name] for name in names),
-            sum(self.received[name] for name in names),
+            of_interaction(self.sent, interaction),
+            of_interaction(self.received, interaction),
         )
 
     def expected(self, interaction: int) -> tuple[float, float, float]:

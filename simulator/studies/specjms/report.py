@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 PERCENTILES = (50.0, 90.0, 99.0)
 COUNTED_COLUMNS = ("interaction", "started", "expected", "sent", "expected", "received", "expected")
 
+AUDITED_COLUMNS = ("rule", "subject", "measured", "allowed", "verdict")
+
 
 def report(run: Run) -> dict[str, Any]:
     """The full report as plain values; times are in milliseconds."""
@@ -28,16 +30,7 @@ def report(run: Run) -> dict[str, Any]:
             {"name": name, **_times(latency)} for name, latency in run.deliveries.items()
         ],
         "broker": {"cores": run.core_utilisation, "disk": run.disk_utilisation},
-        "audit": [
-            {
-                "rule": each.rule,
-                "subject": each.subject,
-                "measured": each.measured,
-                "allowed": each.allowed,
-                "verdict": each.verdict,
-            }
-            for each in findings
-        ],
+        "audit": [{key: getattr(each, key) for key in AUDITED_COLUMNS} for each in findings],
     }
 
 
@@ -127,7 +120,7 @@ def audit_table(findings: list[Finding]) -> Table:
     from rich.table import Table
 
     table = Table(title="audit")
-    for column in ("rule", "subject", "measured", "allowed", "verdict"):
+    for column in AUDITED_COLUMNS:
         table.add_column(column)
     for rule in dict.fromkeys(each.rule for each in findings):
         group = [each for each in findings if each.rule == rule]
