@@ -91,8 +91,9 @@ def test_a_batch_is_never_larger_than_the_prefetch_in_force(prefetch: float, bat
     before, answers = simulation.counts.acknowledged, set()
     for step in range(1, 1001):
         simulation.run_until(2.0 + step * 0.0025)
-        answers.add(simulation.counts.acknowledged - before)
-        before = simulation.counts.acknowledged
+        after = simulation.counts.acknowledged
+        answers.add(after - before)
+        before = after
     assert max(answers) == batch
 
 
