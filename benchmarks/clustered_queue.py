@@ -11,7 +11,7 @@ import statistics
 from typing import Any
 
 from controlmq.loop import Controller, Loop, Step
-from simulator.cluster import (
+from simulator.studies.cluster import (
     CONSUMER,
     PRODUCER,
     Cluster,

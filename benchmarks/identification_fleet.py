@@ -172,7 +172,7 @@ def judged(spark: SparkSession, folder: Path, fleet: Truth) -> dict[str, Any]:
 def consumer(number: int) -> Scenario:
     """One of a fleet of consumers: other work, other way to the broker, other handlers."""
     from simulator import load_scenario
-    from simulator.duration import Duration
+    from simulator.scenario.distributions import Duration
 
     rng = np.random.default_rng(number)
     scenario = load_scenario("rosa")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from simulator.specjms import TYPES, expected, vertical
-from simulator.specjms.messages import BY_NAME, BYTES
-from simulator.specjms.topology import Topology
+from simulator.studies.specjms import TYPES, expected, vertical
+from simulator.studies.specjms.message_types import BY_NAME, BYTES_PER_KILOBYTE
+from simulator.studies.specjms.topology import Topology
 
 BYTES_PER_MS = 125_000.0
 
@@ -81,10 +81,14 @@ def network(case: Case, base: int, interaction: int) -> float:
     rates = expected(topology(case, base))
     total = 0.0
     for flow in (rates.sent, rates.received):
-        busy = sum(flow[each.name] * each.mean_size * BYTES for each in TYPES) / 1000 / BYTES_PER_MS
+        busy = (
+            sum(flow[each.name] * each.mean_size * BYTES_PER_KILOBYTE for each in TYPES)
+            / 1000
+            / BYTES_PER_MS
+        )
         for name in PATHS[interaction]:
             # M/D/1: half of a service time for each waiting on average, times load/(1 - load).
-            service = BY_NAME[name].mean_size * BYTES / BYTES_PER_MS
+            service = BY_NAME[name].mean_size * BYTES_PER_KILOBYTE / BYTES_PER_MS
             total += service * (1 + busy / (2 * (1 - busy)))
     return total
 

@@ -10,8 +10,8 @@ import statistics
 from typing import Any
 
 from simulator import Broker, Link
-from simulator.specjms import Deployment, Phases, Run, Topology, workload
-from simulator.specjms import run as run_phases
+from simulator.studies.specjms import Deployment, Phases, Run, Topology, workload
+from simulator.studies.specjms import run as run_phases
 
 BASE, SLOPE = 1.402349e-3, 6.861179e-9
 """Seconds, and seconds for every byte; printed as milliseconds."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import specjms_tandem
 from benchmarks.sachs_measured import CASES, PATHS, Case, errors, network
-from simulator.specjms.messages import BY_NAME, GROUPS
+from simulator.studies.specjms.message_types import BY_NAME, GROUPS
 
 ASSUMED = (0.5, 0.6, 0.65, 0.7, 0.8)
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from benchmarks.sachs_measured import CASES, PATHS, Case, network, topology
-from simulator.specjms import TYPES, expected
-from simulator.specjms.messages import BY_NAME, GROUPS
+from simulator.studies.specjms import TYPES, expected
+from simulator.studies.specjms.message_types import BY_NAME, GROUPS
 
 CORES = 8
 

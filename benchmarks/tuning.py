@@ -23,9 +23,9 @@ from controlmq.cli.tune.search import Outcome, Search, published, run_search
 from controlmq.confidence import mean_interval
 from controlmq.tuning import Tuning
 from simulator import Change, Duration, Scenario, load_scenario
-from simulator.tuning import METRICS, Point, Trial, run_point
-from simulator.tuning.point import steps
-from simulator.tuning.ranking import per_seed
+from simulator.studies.tuning_search import METRICS, Point, Trial, run_point
+from simulator.studies.tuning_search.point import steps
+from simulator.studies.tuning_search.ranking import per_seed
 
 GOAL = 400.0
 DURATION = 300.0

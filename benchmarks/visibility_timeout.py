@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from simulator.visibility import TwoPools, measure
+from simulator.studies.visibility import TwoPools, measure
 
 REPLICATIONS = range(20)
 RATE, SPEED = 30.3, 10.0

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.progress import Progress
 
     from controlmq.rabbitmq.calibration import calibrate
-    from simulator.scenario_text import scenario_text
+    from simulator.scenario.toml_text import scenario_text
 
     _check(arguments)
     with Progress(console=console(to_stderr=True), transient=True) as bar:

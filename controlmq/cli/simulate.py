@@ -154,7 +154,7 @@ def _run_as_written(arguments: argparse.Namespace) -> int:
     from controlmq.cli.output import console, print_json
     from simulator import Recording, Simulation, load_scenario
     from simulator.recording import KINDS
-    from simulator.summary import changes
+    from simulator.summary import changes_by_rules
 
     scenario = load_scenario(arguments.scenario)
     recording = Recording(Simulation(scenario, arguments.seed), scenario.sample_interval)
@@ -168,7 +168,7 @@ def _run_as_written(arguments: argparse.Namespace) -> int:
         recording.plot(arguments.plot)
     if arguments.json:
         found = {kind: recording.rows(kind) for kind in KINDS}
-        print_json({**found, "changes": changes(recording.simulation)})
+        print_json({**found, "changes": changes_by_rules(recording.simulation)})
     else:
         console().print(*recording.tables())
     return 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from simulator.cluster import CONSUMER, PRODUCER, Cluster, Reading, SimulatedCluster
+from simulator.studies.cluster import CONSUMER, PRODUCER, Cluster, Reading, SimulatedCluster
 
 HERE = Path(__file__).parent
 CAPACITY = 63

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from simulator.visibility import TwoPools, measure
+from simulator.studies.visibility import TwoPools, measure
 
 HERE = Path(__file__).parent
 POOLS = TwoPools(rate=30.3, sender_threads=6, broker_threads=6)

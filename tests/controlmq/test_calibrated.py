@@ -27,7 +27,7 @@ from simulator import (
     Simulation,
     parse_scenario,
 )
-from simulator.scenario_text import scenario_text
+from simulator.scenario.toml_text import scenario_text
 
 FOUND = Calibration(
     call=0.0005,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.clustered_queue import CAPACITY, balanced, controlled, grown, peak
 from controlmq.errors import InputError
 from simulator import Broker, Consumer, Duration, Publishers, Queue, Scenario, Simulation
-from simulator.cluster import (
+from simulator.studies.cluster import (
     CONSUMER,
     PRODUCER,
     Cluster,

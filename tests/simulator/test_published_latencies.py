@@ -62,6 +62,7 @@ def test_nothing_measured_at_the_higher_base_is_used_to_predict_it(
     assert predicted(changed) == before
 
 
+@pytest.mark.slow
 def test_completion_times_are_predicted_no_worse_than_by_the_author() -> None:
     found = specjms_prediction.run()
     assert found["author_median_error_percent"] == pytest.approx(9.53, abs=0.01)
@@ -74,6 +75,7 @@ def test_a_line_of_eight_cores_makes_service_longer_as_erlang_says() -> None:
     assert specjms_tandem.stretched(0.75) == pytest.approx(1 + 0.35698 / 2, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_no_published_base_overloads_the_fitted_resources() -> None:
     demands = specjms_tandem.fitted()
     for case in CASES:

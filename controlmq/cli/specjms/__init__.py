@@ -12,14 +12,14 @@ from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
-    from simulator.specjms import Run, Workload
+    from simulator.studies.specjms import Run, Workload
 
 TEACHING = """\
 Seven interactions between supermarkets, distribution centres, suppliers and headquarters. The
 vertical topology has a fixed number of them and gets busier with BASE; the horizontal one has
-more of them; a TOML file may describe one of your own, as simulator/specjms/freeform.py shows. The
-audit says whether the broker kept up; the exit code is 1 if it did not. A terminal shows what is
-counted, beside what is expected, while it runs.
+more of them; a TOML file may describe one of your own: simulator/studies/specjms/freeform.py shows
+one. The audit says whether the broker kept up; the exit code is 1 if it did not. A terminal shows
+what is counted, beside what is expected, while it runs.
 
 Without --url the broker is simulated. With it the same messages go through a real one, between
 clients on this machine, a process for each kind of location: give a BASE that they can take, or
@@ -99,8 +99,8 @@ def _run_at(arguments: argparse.Namespace, base: float, watch: Watch | None = No
 
 
 def _simulated(arguments: argparse.Namespace, workload: Workload, watch: Watch | None) -> Run:
-    from simulator import specjms
-    from simulator.specjms.progress import simulated_progress
+    from simulator.studies import specjms
+    from simulator.studies.specjms.progress import simulated_progress
 
     if watch is None:
         return specjms.run(workload, arguments.seed)
@@ -113,7 +113,7 @@ def _simulated(arguments: argparse.Namespace, workload: Workload, watch: Watch |
 
 def _live(arguments: argparse.Namespace, workload: Workload, watch: Watch | None) -> Run:
     from controlmq.cli.specjms.live import run_live
-    from simulator.specjms.progress import noted_progress
+    from simulator.studies.specjms.progress import noted_progress
 
     if watch is None:
         return run_live(arguments.url, workload, arguments.seed)
@@ -127,9 +127,9 @@ def _live(arguments: argparse.Namespace, workload: Workload, watch: Watch | None
 
 
 def _workload(arguments: argparse.Namespace, base: float) -> Workload:
-    from simulator import specjms
-    from simulator.specjms.build import MACHINE
-    from simulator.specjms.options import central
+    from simulator.studies import specjms
+    from simulator.studies.specjms.build import ASSUMED_BROKER
+    from simulator.studies.specjms.options import central
 
     types = central() if arguments.central else None
     if arguments.topology.endswith(".toml"):
@@ -139,11 +139,11 @@ def _workload(arguments: argparse.Namespace, base: float) -> Workload:
         topology = specjms.scaled(arguments.topology, base)
     if arguments.interactions is not None:
         topology = topology.only(arguments.interactions)
-    cores = MACHINE.cores if arguments.cores is None else arguments.cores
+    cores = ASSUMED_BROKER.cores if arguments.cores is None else arguments.cores
     return specjms.workload(
         topology,
         specjms.Phases(arguments.warm_up, arguments.duration, arguments.drain),
-        specjms.Deployment(broker=replace(MACHINE, cores=cores)),
+        specjms.Deployment(broker=replace(ASSUMED_BROKER, cores=cores)),
         pacing=arguments.pacing,
         types=types,
     )
@@ -151,8 +151,8 @@ def _workload(arguments: argparse.Namespace, base: float) -> Workload:
 
 def _show(done: Run, as_json: bool) -> int:
     from controlmq.cli.output import console, print_json, say
-    from simulator.specjms import audit, report
-    from simulator.specjms.report import audit_table, destination_table, run_table
+    from simulator.studies.specjms import audit, report
+    from simulator.studies.specjms.report import audit_table, destination_table, run_table
 
     findings = audit(done)
     passed = all(finding.passed for finding in findings)
@@ -179,7 +179,7 @@ def _search(arguments: argparse.Namespace) -> int:
     from rich.progress import Progress
 
     from controlmq.cli.output import console, print_json, say
-    from simulator.specjms import largest_base
+    from simulator.studies.specjms import largest_base
 
     trials = []
     with Progress(console=console(to_stderr=True), transient=True) as bar:

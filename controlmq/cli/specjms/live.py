@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from array import array
 
     from simulator import Consumer, Publishers
-    from simulator.duration import Size
-    from simulator.specjms import Option, Run, Workload
-    from simulator.specjms.observed import Observed
-    from simulator.specjms.progress import Progress
+    from simulator.scenario.distributions import Size
+    from simulator.studies.specjms import Option, Run, Workload
+    from simulator.studies.specjms.observed import Observed
+    from simulator.studies.specjms.progress import Progress
 
 
 def run_live(
@@ -29,7 +29,7 @@ def run_live(
     watch: Callable[[Progress], None] | None = None,
 ) -> Run:
     """Run all phases of a workload on the broker at ``url``; ``watch`` hears how far it is."""
-    from simulator.specjms.observed import observed_run
+    from simulator.studies.specjms.observed import observed_run
 
     progress = None if watch is None else partial(_tell, watch, workload)
     return observed_run(workload, observed(run_flows(url, plan_of(workload, seed), progress)))
@@ -42,7 +42,7 @@ def _tell(
     sent: Mapping[tuple[str, str], int],
     received: Mapping[tuple[str, str], int],
 ) -> None:
-    from simulator.specjms.progress import noted_progress
+    from simulator.studies.specjms.progress import noted_progress
 
     watch(noted_progress(workload, seconds, sent, received))
 
@@ -84,7 +84,7 @@ def observed(notes: Notes) -> Observed:
     """Notes in seconds from the start of the run."""
     import numpy as np
 
-    from simulator.specjms.observed import Observed
+    from simulator.studies.specjms.observed import Observed
 
     def since(times: array[float]) -> list[float]:
         return [time - notes.began for time in times]
@@ -115,7 +115,7 @@ def _first(group: Publishers) -> Outgoing:
 
 
 def _receiver(consumer: Consumer, options: Mapping[str, Option]) -> Receiver:
-    from simulator.specjms.flow import base_type
+    from simulator.studies.specjms.flow import base_type
 
     answers: dict[str, list[Outgoing]] = {}
     for send in consumer.sends:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from simulator.specjms.progress import Progress
+    from simulator.studies.specjms.progress import Progress
 
 EVERY = 0.9
 """Seconds between two drawings: clients that are measured run on the same machine."""
@@ -30,7 +30,7 @@ class Watch:
 
     def show(self, progress: Progress) -> None:
         """Draw it in any case."""
-        from simulator.specjms.report import progress_table
+        from simulator.studies.specjms.report import progress_table
 
         self._live.update(progress_table(progress), refresh=True)
         self._next = time.monotonic() + EVERY

@@ -145,7 +145,7 @@ def _search(arguments: argparse.Namespace) -> Search:
     from controlmq.cli.tune.search import Search
     from controlmq.model import ArxModel
     from simulator import load_scenario
-    from simulator.tuning import METRICS, Trial
+    from simulator.studies.tuning_search import METRICS, Trial
 
     if arguments.by not in METRICS:
         raise InputError(f"--by is {arguments.by!r}; give one of {', '.join(METRICS)}.")
@@ -221,7 +221,7 @@ def _show(view: Console, outcome: Outcome, out: Path) -> None:
     from rich.table import Table
 
     from controlmq.cli.output import say
-    from simulator.tuning import METRICS
+    from simulator.studies.tuning_search import METRICS
 
     table = Table(title=f"The best of {len(outcome.ranked)} candidates by {outcome.search.by}")
     for column in ("", "controller", *METRICS):

@@ -18,8 +18,8 @@ from controlmq.confidence import Interval, mean_interval
 from controlmq.errors import ControlmqError, InputError
 from controlmq.performance import Score
 from controlmq.tuning import Tuning
-from simulator.tuning import METRICS, Ranked, front
-from simulator.tuning.ranking import Scores, per_seed, value_of
+from simulator.studies.tuning_search import METRICS, Ranked, front
+from simulator.studies.tuning_search.ranking import Scores, per_seed, value_of
 
 
 @contextmanager

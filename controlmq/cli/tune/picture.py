@@ -5,7 +5,7 @@ from __future__ import annotations
 from controlmq.cli.drawing import COLOURS, MARK, one_plot, svg
 from controlmq.cli.tune.files import front_of, other_axis
 from controlmq.cli.tune.search import Outcome
-from simulator.tuning import METRICS
+from simulator.studies.tuning_search import METRICS
 
 
 def picture(outcome: Outcome) -> str:

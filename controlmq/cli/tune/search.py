@@ -19,8 +19,8 @@ from controlmq.performance import Score
 from controlmq.traces import TraceWriter
 from controlmq.tuning import Tuning
 from simulator import Scenario, SimulatedConsumer
-from simulator.tuning import Candidate, Point, Ranked, Space, Trial, rank, run_point
-from simulator.tuning.ranking import Scores, compare
+from simulator.studies.tuning_search import Candidate, Point, Ranked, Space, Trial, rank, run_point
+from simulator.studies.tuning_search.ranking import Scores, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

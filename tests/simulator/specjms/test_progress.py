@@ -9,9 +9,9 @@ import pytest
 from controlmq.cli.main import main
 from controlmq.cli.specjms import watching
 from simulator import Duration, Simulation
-from simulator.specjms import Phases, Topology, run, vertical, workload
-from simulator.specjms.progress import Progress, noted_progress, simulated_progress
-from simulator.specjms.report import progress_table
+from simulator.studies.specjms import Phases, Topology, run, vertical, workload
+from simulator.studies.specjms.progress import Progress, noted_progress, simulated_progress
+from simulator.studies.specjms.report import progress_table
 from tests.simulator.specjms.published import SHORT
 
 QUICK = ["specjms", "--warm-up", "2", "--duration", "5", "--drain", "2", "--interactions", "3"]
