@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controlmq.consumer.spread import Spread
 from controlmq.errors import InputError
 from controlmq.loop import Sample
 from simulator.scenario.scenario import Scenario
@@ -43,6 +44,8 @@ class SimulatedConsumer:
         # When sample intervals are counted from, and how many there were since.
         self._start, self._intervals = self.simulation.now, 0
         self._most_in_flight = 0
+        self._spread = Spread()
+        self._driven = False
 
     @property
     def prefetch(self) -> float:
@@ -80,6 +83,9 @@ class SimulatedConsumer:
         arrivals = after.arrivals - before.arrivals
         finished = after.finished - before.finished
         starved = (after.starved_time - before.starved_time) / interval
+        acks = after.acks_given - before.acks_given
+        self._spread.measured(after.open_time - before.open_time, acks, starved > 0)
+        self._space()
         return Sample(
             number=self._number,
             time=time,
@@ -91,11 +97,19 @@ class SimulatedConsumer:
             in_flight=(after.in_flight_time - before.in_flight_time) / interval,
             handler_time=(after.work_time - before.work_time) / max(finished, 1),
             buffer_time=(after.buffer_time - before.buffer_time) / max(arrivals, 1),
+            held=(after.held_time - before.held_time) / interval,
         )
 
     def actuate(self, prefetch: float) -> None:
         """Put a real-valued prefetch in force from now on."""
         self.simulation.set_prefetch(self.name, prefetch)
+        self._driven = True
+        self._space()
+
+    def _space(self) -> None:
+        """Spread acks as a live consumer does: only one that a controller drives."""
+        if self._driven and self.simulation.spreads_acks(self.name):
+            self.simulation.set_spacing(self.name, self._spread.spacing(self.prefetch))
 
     def set_service_time(self, mean: float) -> None:
         """Make the business logic take ``mean`` seconds on average from now on."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from controlmq.checks import finite, prefetch_count
+from controlmq.checks import finite, not_negative, prefetch_count
 from controlmq.errors import InputError
 from simulator.engine.event_loop import FINISHED, STANDING_STILL, run_until
 from simulator.engine.initial_state import new_state
@@ -59,14 +59,18 @@ class ConsumerTotals:
 
     ``arrivals`` messages were handed to its business logic and ``finished`` messages left it.
     Times are in seconds: ``starved_time`` with room in the window and an empty queue,
-    ``in_flight_time`` summed over messages in flight, ``work_time`` over finished messages,
-    ``buffer_time`` over arrivals, ``busy_time`` over handlers.
+    ``in_flight_time`` summed over messages in flight, ``held_time`` over held acks, ``open_time``
+    over open slots, ``work_time`` over finished messages, ``buffer_time`` over arrivals,
+    ``busy_time`` over handlers. ``acks_given`` are those of handlers, held ones included.
     """
 
     arrivals: int
     finished: int
+    acks_given: int
     starved_time: float
     in_flight_time: float
+    held_time: float
+    open_time: float
     work_time: float
     buffer_time: float
     busy_time: float
@@ -143,6 +147,11 @@ class Simulation:
     def set_prefetch(self, consumer: str, prefetch: float) -> None:
         """Put a real-valued prefetch in force; messages in flight stay until acknowledged."""
         self._row(consumer)["wanted_prefetch"] = prefetch_count("prefetch", prefetch)
+        self._state.clock[0]["changed"] = True
+
+    def set_spacing(self, consumer: str, spacing: float) -> None:
+        """Keep the acks that open slots ``spacing`` seconds apart from now on; 0 for none."""
+        self._row(consumer)["wanted_spacing"] = not_negative("spacing", spacing)
         self._state.clock[0]["changed"] = True
 
     def set_service_time(self, consumer: str, mean: float) -> None:
@@ -233,11 +242,16 @@ class Simulation:
         """The prefetch in force."""
         return float(self._row(consumer)["wanted_prefetch"])
 
+    def spreads_acks(self, consumer: str) -> bool:
+        """Whether a consumer spreads its acks while a controller drives it."""
+        return self._consumer(consumer)[0].spread_acks
+
     def totals(self, consumer: str) -> ConsumerTotals:
         """What a consumer did up to now."""
         row = self._row(consumer)
         # The engine adds up times when the window changes; this is the time since then.
         rest = self.now - float(row["since"])
+        held = int(self._state.lines[int(row["held_line"])]["length"])
         first, count = int(row["first_handler"]), int(row["handlers"])
         handlers = self._state.handlers[first : first + count]
         busy = handlers["slot"][handlers["message"] >= 0]
@@ -246,8 +260,11 @@ class Simulation:
         return ConsumerTotals(
             arrivals=int(row["arrivals"]),
             finished=int(row["finished"]),
+            acks_given=int(row["given"]),
             starved_time=float(row["starved_time"]) + (rest if row["starved"] else 0.0),
             in_flight_time=float(row["in_flight_time"]) + int(row["in_flight"]) * rest,
+            held_time=float(row["held_time"]) + held * rest,
+            open_time=float(row["open_time"]) + (int(row["granted"]) - held) * rest,
             work_time=float(row["work_time"]),
             buffer_time=float(row["buffer_time"]),
             busy_time=float(row["busy_time"]) - begun,

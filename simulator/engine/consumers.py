@@ -11,7 +11,7 @@ from simulator.engine.messages import AT_BROKER, FREE, NONE, append, put_first, 
 from simulator.engine.rows import COVERED, DONE, ON_RECEIPT, RETURN, SETTLE
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
-from simulator.engine.window import account
+from simulator.engine.window import account, give
 
 
 @compiled
@@ -32,7 +32,7 @@ def receive(state: SimulationState, consumer: int, now: float) -> int:
         if row.twin != NONE:
             state.pool[row.twin].twin = receipt
             row.twin = NONE
-        answer(state, consumer, receipt, now)
+        give(state, consumer, receipt, now)
     append(state, client.buffer_line, message)
     handler = client.idle
     if handler != NONE:
@@ -122,10 +122,19 @@ def finish(state: SimulationState, handler: int, now: float) -> None:
     if row.settled:
         put_first(state, FREE, message)
     elif client.batch == 1:
-        answer(state, worker.consumer, message, now)
+        acknowledge(state, worker.consumer, message, now)
     else:
         append(state, client.done_line, message)
         answer_batch(state, worker.consumer, now)
+
+
+@compiled
+def acknowledge(state: SimulationState, consumer: int, message: int, now: float) -> None:
+    """Answer for a finished message; only acks may be held."""
+    if state.pool[message].outcome <= COVERED:
+        give(state, consumer, message, now)
+    else:
+        answer(state, consumer, message, now)
 
 
 @called
@@ -144,7 +153,7 @@ def answer_batch(state: SimulationState, consumer: int, now: float) -> None:
         row = state.pool[message]
         if client.multiple and chain.length > 0 and row.outcome == DONE:
             row.outcome = COVERED
-        answer(state, consumer, message, now)
+        acknowledge(state, consumer, message, now)
 
 
 @called
@@ -183,6 +192,10 @@ def crash(state: SimulationState, consumer: int, now: float) -> None:
     client = state.consumers[consumer]
     client.up = False
     client.crashes += 1
+    account(state, consumer, now)
+    while state.lines[client.held_line].length > 0:
+        lose(state, consumer, take_first(state, client.held_line))
+    set_timer(state, client.release_slot, NEVER)
     while state.lines[client.done_line].length > 0:
         lose(state, consumer, take_first(state, client.done_line))
     client.idle = NONE
@@ -228,6 +241,9 @@ def restart(state: SimulationState, consumer: int, now: float) -> None:
     client = state.consumers[consumer]
     client.up = True
     client.listening = True
+    client.granted = client.high
+    client.error = 0.0
+    client.spaced = False
     set_timer(state, client.restart_slot, NEVER)
     live(state, consumer, now)
 

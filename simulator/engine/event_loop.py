@@ -90,7 +90,8 @@ def change_rates(state: SimulationState, now: float) -> None:
 def change_consumer(state: SimulationState, consumer: int, now: float) -> int:
     """Put a consumer's wanted settings in force; returns it if that changes its window."""
     client = state.consumers[consumer]
-    if client.wanted_prefetch == client.prefetch and client.wanted == client.active:
+    unchanged = client.wanted_prefetch == client.prefetch and client.wanted == client.active
+    if unchanged and client.wanted_spacing == client.spacing:
         return NONE
     if client.wanted and not client.active and client.crash_slot != NONE:
         consumers.live(state, consumer, now)
@@ -165,9 +166,9 @@ def _build(stamp: int) -> Callable[[SimulationState, float], int]:
                     message = leave_link(state, client.up_line, client.up_slot)
                     process = state.queues[client.queue].process
                     to_broker(state, process, message, rows.SETTLE)
-                elif slot.event == rows.GRANT:
-                    window.grant(state, entity, now)
-                    consumer = entity
+                elif slot.event == rows.RELEASE:
+                    window.account(state, entity, now)
+                    window.release(state, entity, now)
                 elif slot.event == rows.REACH:
                     port = state.ports[entity]
                     reach(state, entity, leave_link(state, port.line, port.slot))

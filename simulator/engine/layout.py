@@ -129,7 +129,8 @@ class Layout:
         row["buffer_line"], row["done_line"], row["lost_line"] = (self.line() for _ in range(3))
         row["work"] = self.source(consumer.work, f"{owner}/work")
         row["overhead"] = consumer.overhead
-        row["grant_slot"] = self.slot(rows.GRANT, index)
+        row["release_slot"] = self.slot(rows.RELEASE, index)
+        row["held_line"] = self.line()
         row["wanted_prefetch"] = consumer.prefetch
         row["listening"] = row["wanted"] = row["up"] = True
         row["crash_slot"] = NONE

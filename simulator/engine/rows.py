@@ -11,7 +11,7 @@ import numpy as np
     DELIVER,  # a message reaches its consumer
     FINISH,  # a handler is done with a message
     ACKNOWLEDGE,  # a consumer's answer reaches the broker
-    GRANT,  # a window may hold one message more than the prefetch
+    RELEASE,  # a held acknowledgement may be sent
     EXPIRE,  # a queue's first message expires
     CRASH,  # a consumer goes down
     NOTICE,  # the broker notices that a consumer crashed
@@ -209,9 +209,11 @@ CONSUMER = np.dtype(
         ("batch", np.int32),
         ("sends", np.int32),
         # the window
-        ("grant_slot", np.int32),
+        ("release_slot", np.int32),
+        ("held_line", np.int32),  # acknowledgements that are held
         ("low", np.int32),  # whole numbers around the prefetch
         ("high", np.int32),
+        ("granted", np.int32),  # slots, as the consumer knows them: surplus ones included
         ("in_flight", np.int32),
         ("most_in_flight", np.int32),
         ("next_ready", np.int32),
@@ -220,6 +222,7 @@ CONSUMER = np.dtype(
         ("up", np.bool_),
         ("listening", np.bool_),  # the broker has a connection to the consumer
         ("active", np.bool_),  # it has not been removed, so the broker delivers to it
+        ("spaced", np.bool_),  # an acknowledgement is held for its distance alone
         ("starved", np.bool_),  # has room, and so stands in the line of its queue
         ("wanted", np.bool_),
         ("delay", np.float64),  # seconds, one way
@@ -230,9 +233,14 @@ CONSUMER = np.dtype(
         ("overhead", np.float64),  # seconds
         ("failure", np.float64),
         ("prefetch", np.float64),
-        ("credit", np.float64),  # message-seconds by which the window was below the prefetch
+        ("error", np.float64),  # slot-seconds by which open slots were below the prefetch
+        ("spacing", np.float64),  # seconds between acknowledgements that open slots, or 0
+        ("next_release", np.float64),  # when the next of them may be sent
+        ("dry_since", np.float64),  # when it last became starved
         ("since", np.float64),  # up to when the times below are added up
         ("in_flight_time", np.float64),  # since the start, like those below
+        ("held_time", np.float64),  # summed over held acknowledgements
+        ("open_time", np.float64),  # summed over open slots
         ("starved_time", np.float64),
         ("work_time", np.float64),
         ("buffer_time", np.float64),
@@ -241,11 +249,13 @@ CONSUMER = np.dtype(
         ("acknowledged", np.int64),
         ("arrivals", np.int64),
         ("finished", np.int64),
+        ("given", np.int64),  # acknowledgements, held ones included
         ("failed", np.int64),
         ("lost", np.int64),  # acknowledged before a crash, and not finished
         ("crashes", np.int64),
         # fields that few messages need
         ("wanted_prefetch", np.float64),
+        ("wanted_spacing", np.float64),
         ("first_handler", np.int32),
         ("handlers", np.int32),
         ("first_phase", np.int32),

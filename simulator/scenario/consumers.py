@@ -22,7 +22,9 @@ class Consumer:
 
     A message costs its handler ``work`` (the business logic) and then ``overhead`` seconds (the
     client) before it is acknowledged. ``link`` names the link to the broker; without one, messages
-    take no time in either direction. ``prefetch`` is the prefetch at the start.
+    take no time in either direction. ``prefetch`` is the prefetch at the start. While a controller
+    drives it, a consumer with ``spread_acks`` keeps the acks that open slots apart, as a live one
+    does.
 
     ``acknowledge`` is when messages are acknowledged: "after-processing", "on-receipt" (before a
     handler has the message) or "automatic" (the broker forgets a message once it is sent, and the
@@ -54,6 +56,7 @@ class Consumer:
     restart: Duration | None = None
     work_schedule: Sequence[Change] = ()
     sends: Sequence[Send] = ()
+    spread_acks: bool = True
 
     def __post_init__(self) -> None:
         checks.text("name", self.name)
@@ -64,6 +67,7 @@ class Consumer:
         if self.link is not None:
             checks.text("link", self.link)
         prefetch_count("prefetch", self.prefetch)
+        checks.flag("spread_acks", self.spread_acks)
         self._check_acknowledgements()
         checks.share("failure", self.failure)
         checks.choice("on_failure", self.on_failure, FAILURES)
