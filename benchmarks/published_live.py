@@ -16,9 +16,9 @@ import pika
 
 from benchmarks.live_consumer import bed, consume, identified, model_data
 from controlmq import Limits, Step
-from controlmq.cli.demo.experiment import PUBLISHED
 from controlmq.controllers import build
 from controlmq.design import design_controller
+from controlmq.experiments.demo.experiment import PUBLISHED
 from tests.testbed.publishing import connected
 
 GOAL = 400.0

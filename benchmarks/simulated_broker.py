@@ -13,7 +13,7 @@ seconds later; its medians take many visits to be worth comparing, behind 11 ms 
 visit the latencies that calibrate and those that are compared come mixed.
 
 The broker and the network have one core and the consumer another where there are two, as if
-each had a machine of its own. Work is spun: see ``controlmq.rabbitmq.calibration.consuming``.
+each had a machine of its own. Work is spun: see ``controlmq.measure.calibration.consuming``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,19 @@ from typing import Any
 import pika
 
 from benchmarks.measure import on_core, spread
-from controlmq.cli.calibrated import PUBLISHING, broker_of, consumer_of, links_of, scenario_of
-from controlmq.rabbitmq.calibration import Calibration, calibrating
-from controlmq.rabbitmq.calibration.consuming import Handled, consume
-from controlmq.rabbitmq.calibration.experiments import COPIES_RATE, Experiments
-from controlmq.rabbitmq.calibration.pacing import PacedPublisher, publishing_process
-from controlmq.rabbitmq.calibration.queues import TemporaryQueues, temporary_queues
-from controlmq.rabbitmq.connecting import connection_to
+from controlmq.clients.pika.connecting import connection_to
+from controlmq.experiments.calibrated_scenario import (
+    PUBLISHING,
+    broker_of,
+    consumer_of,
+    links_of,
+    scenario_of,
+)
+from controlmq.measure.calibration import Calibration, calibrating
+from controlmq.measure.calibration.consuming import Handled, consume
+from controlmq.measure.calibration.experiments import COPIES_RATE, Experiments
+from controlmq.measure.calibration.pacing import PacedPublisher, publishing_process
+from controlmq.measure.calibration.queues import TemporaryQueues, temporary_queues
 from simulator import (
     Binding,
     Duration,

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import spread
-from controlmq.cli.tune.search import Outcome, Search, published, run_search
 from controlmq.confidence import mean_interval
-from controlmq.tuning import Tuning
+from controlmq.controllers.controller_file import Tuning
+from controlmq.experiments.tuning_search.search import Outcome, Search, published, run_search
 from simulator import Change, Duration, Scenario, load_scenario
 from simulator.tuning import METRICS, Point, Trial, run_point
 from simulator.tuning.point import steps

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from controlmq.controllers import PI, PID, Limits, P
+    from controlmq.controllers.controller_file import Tuning
+    from controlmq.controllers.gain_schedule import Profile, Schedule
     from controlmq.design import design_controller
     from controlmq.errors import ControlmqError, InputError
     from controlmq.gains import Gains
     from controlmq.loop import Loop, Sample, Step, Transition
     from controlmq.model import ArxModel
     from controlmq.rabbitmq import unwrap, wrap
-    from controlmq.schedule import Profile, Schedule
     from controlmq.traces import TraceWriter, read_transitions
-    from controlmq.tuning import Tuning
 
 __version__ = "0.1.0"
 
@@ -33,13 +33,13 @@ _HOMES = {
     "P": "controlmq.controllers",
     "PI": "controlmq.controllers",
     "PID": "controlmq.controllers",
-    "Profile": "controlmq.schedule",
+    "Profile": "controlmq.controllers.gain_schedule",
     "Sample": "controlmq.loop",
-    "Schedule": "controlmq.schedule",
+    "Schedule": "controlmq.controllers.gain_schedule",
     "Step": "controlmq.loop",
     "TraceWriter": "controlmq.traces",
     "Transition": "controlmq.loop",
-    "Tuning": "controlmq.tuning",
+    "Tuning": "controlmq.controllers.controller_file",
     "design_controller": "controlmq.design",
     "read_transitions": "controlmq.traces",
     "unwrap": "controlmq.rabbitmq",

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from controlmq.checks import above_zero, prefetch_count
 from controlmq.cli.arguments import add_json, count, new_command, number, seed
-from controlmq.cli.calibrated import comment_of, scenario_of
 from controlmq.cli.live import TLS, add_url, broker_url
 from controlmq.cli.output import console, print_json, say
 from controlmq.errors import InputError
+from controlmq.experiments.calibrated_scenario import comment_of, scenario_of
 from controlmq.files import write_atomically
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure with a progress bar; write the scenario and say what was found."""
     from rich.progress import Progress
 
-    from controlmq.rabbitmq.calibration import calibrate
+    from controlmq.measure.calibration import calibrate
     from simulator.scenario_text import scenario_text
 
     _check(arguments)

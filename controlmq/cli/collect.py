@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the plan with a progress bar and say what was recorded."""
     from rich.progress import Progress
 
-    from controlmq.rabbitmq.consuming import consume
+    from controlmq.clients.pika.ready_consumer import consume
     from controlmq.traces import TraceWriter
 
     if arguments.settle >= arguments.samples_per_level and arguments.settle:

@@ -15,8 +15,8 @@ from controlmq.cli.arguments import (
     new_command,
     number,
 )
+from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
-from controlmq.tuning import KINDS
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands

@@ -165,7 +165,7 @@ def _chosen(which: Sequence[str], fits: Sequence[Fit]) -> list[Fit]:
 
 
 def _write(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> list[str]:
-    from controlmq.cli.fleet import write_fleet
+    from controlmq.experiments.fleet.files import write_fleet
 
     if out.suffix != ".json":
         return write_fleet(fits, told, out)

@@ -10,7 +10,7 @@ from controlmq.cli.arguments import count, number
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from controlmq.rabbitmq.handling import Handler
+    from controlmq.clients.pika.handling import Handler
 
 URL_VARIABLE = "CONTROLMQ_URL"
 """Where the URL may stand instead: an argument is seen by everyone who lists processes."""
@@ -60,14 +60,14 @@ def add_handler(parser: ArgumentParser) -> None:
 
 def broker_url(arguments: Namespace) -> str:
     """The broker's URL, from the arguments or the environment."""
-    from controlmq.rabbitmq.connecting import DEFAULT_URL
+    from controlmq.clients.pika.connecting import DEFAULT_URL
 
     return str(arguments.url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
 
 
 def handler_from(arguments: Namespace) -> Handler:
     """The handler that the arguments name."""
-    from controlmq.rabbitmq.handling import load_handler, work_of
+    from controlmq.clients.pika.handling import load_handler, work_of
 
     if arguments.handler:
         return load_handler(arguments.handler)

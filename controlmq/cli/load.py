@@ -13,7 +13,7 @@ from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
-    from controlmq.rabbitmq.workload import Workload
+    from controlmq.measure.load import Workload
 
 TEACHING = f"""\
 Publishes to the queue through the default exchange until --duration or --count is over, or
@@ -62,9 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Publish with a progress bar; say how many, and whether the plan could be kept."""
     from rich.progress import Progress
 
-    from controlmq.rabbitmq.connecting import check_queue, connection_to
-    from controlmq.rabbitmq.publishing import BEHIND, publish
-    from controlmq.rabbitmq.stopping import Stop, signals
+    from controlmq.clients.pika.connecting import check_queue, connection_to
+    from controlmq.clients.stopping import Stop, signals
+    from controlmq.measure.paced_publishing import BEHIND, publish
 
     workload = workload_of(arguments)
     elapsed, behind = 0.0, 0.0
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def workload_of(arguments: argparse.Namespace) -> Workload:
     """The workload that the arguments describe."""
-    from controlmq.rabbitmq.workload import EXPERIMENTS, Burst, Workload
+    from controlmq.measure.load import EXPERIMENTS, Burst, Workload
 
     bursts = tuple(Burst(*burst) for burst in arguments.burst)
     if arguments.experiment is not None:

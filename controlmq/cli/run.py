@@ -60,7 +60,7 @@ def add_to(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Consume, printing a line a sample, until stopped."""
-    from controlmq.rabbitmq.consuming import consume
+    from controlmq.clients.pika.ready_consumer import consume
 
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")

@@ -12,7 +12,7 @@ from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
-    from controlmq.schedule import Schedule
+    from controlmq.controllers.gain_schedule import Schedule
     from identification import Fit
 
 TEACHING = """\
@@ -71,9 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def schedule_of(fits: list[Fit], arguments: argparse.Namespace) -> Schedule:
     """A profile for every fit with a model; the others are left out."""
+    from controlmq.controllers.controller_file import Tuning
+    from controlmq.controllers.gain_schedule import Profile, Schedule
     from controlmq.design import place, wanted_polynomial
-    from controlmq.schedule import Profile, Schedule
-    from controlmq.tuning import Tuning
 
     consumers = sorted({fit.key["group"] for fit in fits})
     if len(consumers) > 1:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from controlmq.checks import above_zero
 from controlmq.cli.arguments import add_json, count, new_command, number, seed
 from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
+from controlmq.controllers.controller_file import KINDS as LAWS
 from controlmq.errors import InputError
 from controlmq.loop import Controller, Loop, Step
 from controlmq.model import ArxModel
 from controlmq.performance import performance
-from controlmq.tuning import KINDS as LAWS
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from controlmq.controllers.controller_file import FORMAT as CONTROLLER_FORMAT
+from controlmq.controllers.controller_file import KINDS, Tuning
+from controlmq.controllers.gain_schedule import FORMAT as SCHEDULE_FORMAT
+from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.p import P
 from controlmq.controllers.pid import PI, PID
+from controlmq.controllers.placement import DEFAULT_POLYNOMIAL, place
 from controlmq.controllers.scheduled import ScheduledController
-from controlmq.design.placement import DEFAULT_POLYNOMIAL, place
 from controlmq.errors import InputError
 from controlmq.files import json_format, read_text
 from controlmq.loop import Controller
 from controlmq.model import FORMAT as MODEL_FORMAT
 from controlmq.model import ArxModel
-from controlmq.schedule import FORMAT as SCHEDULE_FORMAT
-from controlmq.schedule import Schedule
-from controlmq.tuning import FORMAT as CONTROLLER_FORMAT
-from controlmq.tuning import KINDS, Tuning
 
 ControllerSpec = str | os.PathLike[str] | ArxModel | Tuning | Schedule | Controller
 """What a controller may be given as: a law's name, a file, a model, a tuning, a schedule of

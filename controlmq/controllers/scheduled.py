@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.pid import PID
 from controlmq.loop import Sample
-from controlmq.schedule import Schedule
 
 
 class ScheduledController:

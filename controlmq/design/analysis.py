@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import control
 import numpy as np
 
+from controlmq.controllers.controller_file import Tuning
 from controlmq.performance import settling_samples
-from controlmq.tuning import Tuning
 
 SETTLED = 0.02
 """A response has settled once it stays within this share of the step around its end."""

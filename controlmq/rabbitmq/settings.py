@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
+from controlmq.controllers.controller_file import KINDS
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, controller_from, model_of
 from controlmq.errors import InputError
 from controlmq.loop import Controller, Step, Transition
 from controlmq.model import ArxModel
 from controlmq.rabbitmq.model_file import ModelFile
-from controlmq.tuning import KINDS
 
 ModelSpec = ArxModel | str | os.PathLike[str]
 """What a model may be given as: itself, or its file."""

@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
 from identification.aggregation import cells_of
+from identification.continuous.running_statistics import ERA_COLUMN, Options, State
 from identification.continuous.seen import Seen
-from identification.continuous.state import ERA_COLUMN, Options, State
 
 AHEAD = 3600.0
 """Seconds by which the clock of a consumer may be ahead of ours. A row from further in the

@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from controlmq.checks import above_zero
 from controlmq.errors import ControlmqError, InputError
 from identification.continuous.absorbing import Counts, absorb
+from identification.continuous.announcing import Publication, Publisher
 from identification.continuous.listing import FolderSource, versions
-from identification.continuous.publishing import Publication, Publisher
+from identification.continuous.running_statistics import Options, State, start
 from identification.continuous.snapshot import held_still
-from identification.continuous.state import Options, State, start
 from identification.failures import in_a_sentence
 from identification.fit import Fit
 from identification.reading import Kinds, as_traces, columns_of, read_files

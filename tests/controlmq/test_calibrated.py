@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlmq.cli.calibrated import (
+from controlmq.experiments.calibrated_scenario import (
     PUBLISHING,
     broker_of,
     comment_of,
@@ -15,7 +15,7 @@ from controlmq.cli.calibrated import (
     links_of,
     scenario_of,
 )
-from controlmq.rabbitmq.calibration import LOAD, Calibration, Curve, Line
+from controlmq.measure.calibration import LOAD, Calibration, Curve, Line
 from simulator import (
     Binding,
     Duration,

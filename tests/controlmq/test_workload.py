@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from controlmq import InputError
-from controlmq.rabbitmq.workload import EXPERIMENTS, Burst, Workload
+from controlmq.measure.load import EXPERIMENTS, Burst, Workload
 
 
 def times_until(workload: Workload, end: float) -> list[float]:

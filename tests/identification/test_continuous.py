@@ -19,11 +19,11 @@ from controlmq.model import ArxModel
 from controlmq.traces import write_transitions
 from identification.continuous import Progress
 from identification.continuous.absorbing import Counts
+from identification.continuous.announcing import Publisher, file_name
 from identification.continuous.listing import FolderReader
-from identification.continuous.publishing import Publisher, file_name
+from identification.continuous.running_statistics import ERAS_KEPT, Options, State, start
 from identification.continuous.seen import Run, Seen
 from identification.continuous.snapshot import held_still
-from identification.continuous.state import ERAS_KEPT, Options, State, start
 from identification.label import label
 from identification.statistics import EXTREMES, HELD_OUT, Cells, Moments
 from tests.identification.rows import arx_rows, is_training, random_levels

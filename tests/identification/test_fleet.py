@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.identification_fleet import CAUSES, generate, judged
-from controlmq.cli.fleet import REPORT, TABLE, write_fleet
+from controlmq.experiments.fleet.files import REPORT, TABLE, write_fleet
 from controlmq.model import ArxModel
 from identification import Fit, identify
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controlmq.cli.specjms.live import plan_of
 from controlmq.errors import InputError
+from controlmq.experiments.live_specjms import plan_of
 from simulator import Duration
 from simulator.specjms import Phases, Topology, audit, vertical, workload
 from simulator.specjms.messages import BYTES, CYCLE

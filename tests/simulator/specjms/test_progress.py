@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from controlmq.cli import specjms_progress as watching
 from controlmq.cli.main import main
-from controlmq.cli.specjms import watching
 from simulator import Duration, Simulation
 from simulator.specjms import Phases, Topology, run, vertical, workload
 from simulator.specjms.progress import Progress, noted_progress, simulated_progress

@@ -1,0 +1,1 @@
+"""One adapter for each client library, and what a process that runs one needs."""

@@ -1,0 +1,60 @@
+"""Publishing a workload to a queue, on time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pika
+
+from controlmq.clients.stopping import Stop
+from controlmq.measure.load import Workload
+
+BEHIND = 0.25
+"""Seconds behind its plan from which a publisher counts as not keeping up."""
+
+TURN = 0.01
+"""Seconds between looks at the connection, which must answer heartbeats and flow control."""
+
+
+def publish(
+    connection: pika.BlockingConnection,
+    queue: str,
+    workload: Workload,
+    *,
+    duration: float | None,
+    count: int | None,
+    persistent: bool = False,
+    seed: int = 0,
+    stop: Stop,
+    progress: Callable[[int, float, float], None] = lambda sent, elapsed, behind: None,
+) -> int:
+    """Publish until ``duration`` seconds or ``count`` messages are over, or told to stop.
+
+    Returns how many were published, exactly, for it stops between two of them.
+
+    ``progress`` hears of messages sent, seconds passed and seconds behind the plan.
+    """
+    channel = connection.channel()
+    properties = pika.BasicProperties(delivery_mode=2 if persistent else 1)
+    body = bytes(workload.size)
+    sent = 0
+    start = next_turn = time.monotonic()
+    for due in workload.times(seed):
+        if (duration is not None and due >= duration) or sent == count:
+            break
+        while not stop.wanted:
+            elapsed = time.monotonic() - start
+            if elapsed + start >= next_turn:
+                progress(sent, elapsed, max(0.0, elapsed - due))
+                connection.process_data_events(0)
+                next_turn = time.monotonic() + TURN
+            if elapsed >= due:
+                break
+            connection.process_data_events(min(TURN, due - elapsed))
+        if stop.wanted:
+            break
+        channel.basic_publish("", queue, body, properties)
+        sent += 1
+    channel.close()
+    return sent
