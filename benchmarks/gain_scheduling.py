@@ -31,11 +31,11 @@ from controlmq import (
     TraceWriter,
     Tuning,
 )
-from controlmq.confidence import mean_interval
 from controlmq.controllers import OpenLoop, build_schedule, random_levels
 from controlmq.design import place
 from controlmq.loop import Controller
 from controlmq.performance import score
+from controlmq.student import mean_interval
 from simulator import (
     Change,
     Consumer,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from controlmq.checks import above_zero, finite, not_negative
 from controlmq.errors import InputError
-from controlmq.files import read_json, read_text, write_atomically
+from controlmq.files import JsonFile, check_keys, read_json
 
 FORMAT = "controlmq-model"
 VERSION = 1
@@ -87,7 +85,7 @@ class FitQuality:
 
 
 @dataclass(frozen=True)
-class ArxModel:
+class ArxModel(JsonFile):
     """How the arrival rate answers the prefetch: ``y(k+1) = a*y(k) + b*u(k) + c``.
 
     ``y`` is in messages/second, ``u`` in messages; one step is ``interval`` seconds.
@@ -102,6 +100,8 @@ class ArxModel:
     standard_errors: StandardErrors | None = None
     quality: FitQuality | None = None
     confidence_intervals: ConfidenceIntervals | None = None
+
+    what = "model file"
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "c"):
@@ -171,16 +171,9 @@ class ArxModel:
     def _from_content(cls, content: dict[str, Any]) -> ArxModel:
         uncertain = ("standard_errors", "confidence_intervals")
         optional = {f.name for f in fields(FitQuality)} | {*uncertain}
-        required = {f.name for f in fields(cls)[:5]}
+        required = [f.name for f in fields(cls)[:5]]
         described = {"format", "version", "equation", "units"}
-        missing = sorted(required - content.keys())
-        if missing:
-            raise InputError(
-                f"{', '.join(missing)} missing; a model needs a, b, c, interval and linear_range."
-            )
-        unknown = sorted(content.keys() - required - optional - described)
-        if unknown:
-            raise InputError(f"unknown key {', '.join(unknown)}; remove it.")
+        check_keys(content, required, optional | described)
         errors, intervals = (content.get(name) for name in uncertain)
         for name, given in zip(uncertain, (errors, intervals), strict=True):
             if given is not None and (
@@ -205,12 +198,3 @@ class ArxModel:
             else None,
             confidence_intervals=ConfidenceIntervals(**intervals) if intervals else None,
         )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to ``path``; a reader sees the old file or the new, never a half."""
-        write_atomically(Path(path), self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ArxModel:
-        """Read a model file."""
-        return cls.from_json(read_text(path, "model file"), source=str(path))

@@ -1,6 +1,6 @@
 """A folder of any Hadoop file system (``hdfs://...``) that is replaced as a whole.
 
-The same as :mod:`identification.replacing` does on this machine, by way of Spark's own Java. There
+The same as :mod:`controlmq.replacing` does on this machine, by way of Spark's own Java. There
 are no locks: what a run left that died is cleared up by the next run into the same folder, and two
 runs at once into one folder are not told apart.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from controlmq.errors import ControlmqError, InputError
-from identification.replacing import BEFORE, NEW, hidden_name, is_hidden_name
+from controlmq.replacing import BEFORE, NEW, hidden_name, is_hidden_name
 
 
 class Elsewhere:

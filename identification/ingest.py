@@ -6,7 +6,7 @@
 
 Everything is written beside OUT under a hidden name and renamed when it is complete, so that a
 run that fails or is stopped leaves OUT as it was, and running again gives the same
-(:mod:`identification.replacing`).
+(:mod:`controlmq.replacing`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs 
 
 from controlmq.checks import above_zero, finite
 from controlmq.errors import InputError
+from controlmq.replacing import NEW, Here
 from controlmq.traces import COLUMNS
 from identification.elsewhere import Elsewhere
 from identification.failures import in_a_sentence
 from identification.quarantine import judged
 from identification.raw import MALFORMED, Columns, Raw, read_raw
 from identification.reading import GLOB_CHARACTERS, SPARK_TYPES
-from identification.replacing import NEW, Here
 
 SUMMARY = "_ingested.json"
 QUARANTINE = "_quarantine"

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
 from controlmq.errors import InputError
+from controlmq.replacing import Here
 from controlmq.traces import COLUMNS, check_columns, trace_files
-from identification.replacing import Here
 
 SPARK_TYPES = {"string": "string", "int64": "bigint", "double": "double", "bool": "boolean"}
 ARROW_NAMES = {

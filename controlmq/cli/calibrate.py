@@ -14,7 +14,7 @@ from controlmq.cli.live import TLS, add_url, broker_url
 from controlmq.cli.output import console, print_json, say
 from controlmq.errors import InputError
 from controlmq.experiments.calibrated_scenario import comment_of, scenario_of
-from controlmq.files import write_atomically
+from controlmq.replacing import write_atomically
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import add_json, new_command, seed
 from controlmq.cli.output import console, print_json, say
-from controlmq.errors import InputError
-from controlmq.files import write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from controlmq.cli.arguments import Commands
     from controlmq.experiments.demo.experiment import Outcome
-
-MARK = "<title>controlmq demo</title>"
-"""What tells a folder of ours: its report says so."""
 
 TEACHING = """\
 What happens: a ramp of the prefetch shows the curve and its knee; levels in random order inside
@@ -57,14 +51,15 @@ def add_to(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo with a progress bar, write the report, print what came out."""
+    from controlmq.experiments.demo.files import claim, write
     from controlmq.experiments.demo.findings import findings
 
     out = Path(arguments.out)
-    _claim(out)
+    claim(out)
     view = console(to_stderr=arguments.json)
     outcome = _experiment(arguments, out, view)
     data = findings(outcome)
-    _write(outcome, data, out)
+    write(outcome, data, out)
     if arguments.json:
         print_json(data | {"report": str(out / "report.html")})
     else:
@@ -72,27 +67,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _claim(out: Path) -> None:
-    """Make the folder, or take that of an earlier demo; never one with somebody's files."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        report = out / "report.html"
-        if any(out.iterdir()) and not (report.is_file() and MARK in report.read_text("utf-8")):
-            raise InputError(f"the folder {out} holds other files; give --out a new one.")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot use the folder {out}: {error}.") from None
-
-
 def _experiment(arguments: argparse.Namespace, out: Path, view: Console) -> Outcome:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from controlmq.experiments.demo.experiment import FULL, QUICK, Demo
+    from controlmq.experiments.demo.files import TRACES
     from identification.session import session
     from simulator import load_scenario
 
     scenario = load_scenario(arguments.scenario)
-    traces = out / "traces"
-    shutil.rmtree(traces, ignore_errors=True)
     columns = (TextColumn("{task.description:<36}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=view) as bar:
         task = bar.add_task("starting Spark", total=None)
@@ -106,25 +89,12 @@ def _experiment(arguments: argparse.Namespace, out: Path, view: Console) -> Outc
             told = doing
 
         extent = QUICK if arguments.quick else FULL
-        demo = Demo(scenario, arguments.seed, extent, traces, progress)
+        demo = Demo(scenario, arguments.seed, extent, out / TRACES, progress)
         bar.update(task, total=demo.samples)
         with session() as spark:
             outcome = demo.run(spark)
         bar.update(task, description="done")
     return outcome
-
-
-def _write(outcome: Outcome, data: dict[str, Any], out: Path) -> None:
-    from controlmq.experiments.demo.pictures import pictures
-    from controlmq.experiments.demo.report import report
-
-    drawn = pictures(outcome)
-    for name, svg in drawn.items():
-        write_atomically(out / f"{name}.svg", svg)
-    outcome.model.save(out / "model.json")
-    for kind, design in outcome.designs.items():
-        design.tuning.save(out / f"{kind}.json")
-    write_atomically(out / "report.html", report(outcome, data, drawn))
 
 
 def _show(view: Console, data: dict[str, Any], out: Path) -> None:

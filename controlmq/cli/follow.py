@@ -122,9 +122,9 @@ class Teller:
 
 def print_data(progress: Progress) -> None:
     """Print one batch as one line of JSON."""
-    from controlmq.cli.output import plain
+    from controlmq.files import json_types
 
-    print(json.dumps(plain(as_data(progress)), allow_nan=False), flush=True)
+    print(json.dumps(json_types(as_data(progress)), allow_nan=False), flush=True)
 
 
 def as_data(progress: Progress) -> dict[str, Any]:

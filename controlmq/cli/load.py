@@ -1,4 +1,4 @@
-"""``controlmq load``: publish a workload to a queue."""
+"""``controlmq load``: publish a load to a queue."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
-    from controlmq.measure.load import Workload
+    from controlmq.measure.load import Load
 
 TEACHING = f"""\
 Publishes to the queue through the default exchange until --duration or --count is over, or
 until Ctrl-C. --rate is the total; it is shared by --publishers. --burst START LENGTH FACTOR
 multiplies the rate for a while, 0 pauses; it may be given several times. --experiment rosa is
-the published workload: 25 publishers, one message of 256 bytes every 10 ms, sd 1 ms.
+the published load: 25 publishers, one message of 256 bytes every 10 ms, sd 1 ms.
 
 {TLS}
 examples:
@@ -31,11 +31,11 @@ examples:
 
 def add_to(commands: Commands) -> None:
     """Register the command."""
-    parser = new_command(commands, "load", "publish a workload to a queue", TEACHING)
+    parser = new_command(commands, "load", "publish a load to a queue", TEACHING)
     add_broker(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--rate", type=number, help="messages/second")
-    what.add_argument("--experiment", help="a published workload by name: rosa")
+    what.add_argument("--experiment", help="a published load by name: rosa")
     parser.add_argument("--publishers", type=count, help="how many share the rate (default 1)")
     parser.add_argument(
         "--sd", type=number, help="of the time between two publishes of one, seconds (default 0)"
@@ -64,9 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from controlmq.clients.pika.connecting import check_queue, connection_to
     from controlmq.clients.stopping import Stop, signals
-    from controlmq.measure.paced_publishing import BEHIND, publish
+    from controlmq.measure.publish_load import BEHIND, publish
 
-    workload = workload_of(arguments)
+    load = load_of(arguments)
     elapsed, behind = 0.0, 0.0
     stop = Stop()
     with connection_to(broker_url(arguments)) as connection:
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
             sent = publish(
                 connection,
                 arguments.queue,
-                workload,
+                load,
                 duration=arguments.duration,
                 count=arguments.count,
                 persistent=arguments.persistent,
@@ -108,9 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stop.by_signal else 0
 
 
-def workload_of(arguments: argparse.Namespace) -> Workload:
-    """The workload that the arguments describe."""
-    from controlmq.measure.load import EXPERIMENTS, Burst, Workload
+def load_of(arguments: argparse.Namespace) -> Load:
+    """The load that the arguments describe."""
+    from controlmq.measure.load import EXPERIMENTS, Burst, Load
 
     bursts = tuple(Burst(*burst) for burst in arguments.burst)
     if arguments.experiment is not None:
@@ -124,7 +124,7 @@ def workload_of(arguments: argparse.Namespace) -> Workload:
     if arguments.rate <= 0:
         raise InputError(f"--rate is {arguments.rate:g}; give messages/second above 0.")
     publishers = arguments.publishers or 1
-    return Workload(
+    return Load(
         publishers=publishers,
         mean=publishers / arguments.rate,
         sd=arguments.sd or 0.0,

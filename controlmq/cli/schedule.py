@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import add_json, new_command, number
 from controlmq.cli.spark import add_spark, spark_session
-from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
@@ -56,44 +55,23 @@ def add_to(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fit every band, place its poles, write the schedule."""
     from controlmq.cli.output import print_json
-    from identification import identify
+    from controlmq.experiments.fitted_schedule import fit_workloads, schedule_of
 
     with spark_session(arguments, "fitting every workload") as spark:
-        fits = identify(spark, arguments.trace, by=("group", "service_time_band"))
-    schedule = schedule_of(fits, arguments)
+        fits = fit_workloads(spark, arguments.trace)
+    schedule = schedule_of(
+        fits,
+        arguments.controller,
+        settling_samples=arguments.settling,
+        overshoot=arguments.overshoot,
+        smoothing=arguments.smoothing,
+    )
     schedule.save(arguments.out)
     if arguments.json:
         print_json({"profiles": [_row(fit) for fit in fits], "written": arguments.out})
     else:
         _show(fits, schedule, arguments.out)
     return 0
-
-
-def schedule_of(fits: list[Fit], arguments: argparse.Namespace) -> Schedule:
-    """A profile for every fit with a model; the others are left out."""
-    from controlmq.controllers.controller_file import Tuning
-    from controlmq.controllers.gain_schedule import Profile, Schedule
-    from controlmq.design import place, wanted_polynomial
-
-    consumers = sorted({fit.key["group"] for fit in fits})
-    if len(consumers) > 1:
-        raise InputError(
-            f"the trace holds {len(consumers)} consumers ({', '.join(consumers[:3])}, ...) and a "
-            "schedule is for one; give the trace of one."
-        )
-    kind = arguments.controller
-    wanted = wanted_polynomial(kind, None, None, arguments.settling, arguments.overshoot)
-    profiles = [
-        Profile(
-            {"service_time": fit.key["service_time_band"]},
-            Tuning(kind, place(kind, fit.model, wanted), fit.model),
-        )
-        for fit in fits
-        if fit.model is not None and fit.key["service_time_band"] > 0
-    ]
-    if not profiles:
-        raise InputError(f"no workload in the trace gave a model: {fits[0].reason}")
-    return Schedule(profiles, smoothing=arguments.smoothing)
 
 
 def _row(fit: Fit) -> dict[str, Any]:

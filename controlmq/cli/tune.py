@@ -118,8 +118,9 @@ def _add_candidates(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Search with a progress bar, write the folder, print the best."""
     from controlmq.cli.output import console, print_json
-    from controlmq.experiments.tuning_search.files import as_data, new_folder, write
+    from controlmq.experiments.tuning_search.files import as_data, write
     from controlmq.experiments.tuning_search.search import run_search
+    from controlmq.replacing import new_folder
     from identification.session import session
 
     out = Path(arguments.out)

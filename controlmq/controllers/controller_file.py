@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from controlmq.checks import finite
 from controlmq.errors import InputError
-from controlmq.files import read_json, read_text, write_atomically
+from controlmq.files import JsonFile, check_keys, read_json
 from controlmq.gains import Gains
 from controlmq.model import ArxModel
 
@@ -31,7 +29,7 @@ def check_shaping(derivative_filter: float, setpoint_weight: float) -> None:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tuning(JsonFile):
     """Everything that makes a controller: the law, its gains and the model they are for.
 
     ``derivative_filter`` (0 up to but not including 1) smooths the derivative of a PID;
@@ -44,6 +42,8 @@ class Tuning:
     model: ArxModel
     derivative_filter: float = 0.0
     setpoint_weight: float = 1.0
+
+    what = "controller file"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -80,34 +80,18 @@ class Tuning:
     def from_json(cls, text: str, source: str = "controller") -> Tuning:
         """The tuning in a JSON document, refusing what is malformed."""
         content = read_json(text, source, FORMAT, VERSION)
-        required = {"controller", "kp", "ki", "kd", "model"}
-        optional = {"derivative_filter", "setpoint_weight", "format", "version", "units"}
-        missing = sorted(required - content.keys())
-        unknown = sorted(content.keys() - required - optional)
-        if missing:
-            raise InputError(f"{source}: {', '.join(missing)} missing.")
-        if unknown:
-            raise InputError(f"{source}: unknown key {', '.join(unknown)}; remove it.")
+        shaping = ("derivative_filter", "setpoint_weight")
         try:
-            shaping = {
-                name: content[name]
-                for name in ("derivative_filter", "setpoint_weight")
-                if name in content
-            }
+            check_keys(
+                content,
+                ("controller", "kp", "ki", "kd", "model"),
+                (*shaping, "format", "version", "units"),
+            )
             return cls(
                 kind=content["controller"],
                 gains=Gains(kp=content["kp"], ki=content["ki"], kd=content["kd"]),
                 model=ArxModel.from_json(json.dumps(content["model"]), source="its model"),
-                **shaping,
+                **{name: content[name] for name in shaping if name in content},
             )
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tuning to ``path``; a reader sees the old file or the new, never a half."""
-        write_atomically(Path(path), self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Tuning:
-        """Read a controller file."""
-        return cls.from_json(read_text(path, "controller file"), source=str(path))

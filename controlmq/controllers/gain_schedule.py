@@ -15,17 +15,15 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from controlmq.checks import finite, not_negative
 from controlmq.controllers.controller_file import Tuning
 from controlmq.errors import InputError
-from controlmq.files import read_json, read_text, write_atomically
+from controlmq.files import JsonFile, check_keys, read_json
 
 FORMAT = "controlmq-schedule"
 VERSION = 1
@@ -36,7 +34,7 @@ QUANTITIES = {
 }
 """What a consumer measures of its workload, by the names that files use."""
 
-SAME_INTERVAL = 1.5
+SAME_INTERVAL_FACTOR = 1.5
 """The intervals of two models of one schedule may differ by this factor, as those of the rows
 of one model may: a live consumer closes its intervals when its work lets it."""
 
@@ -68,7 +66,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(JsonFile):
     """Tunings at the breakpoints of a table, one for every combination of them.
 
     ``smoothing``, 0 up to but not including 1, is the share of a measured quantity kept from
@@ -78,6 +76,8 @@ class Schedule:
 
     profiles: Sequence[Profile]
     smoothing: float = 0.0
+
+    what = "schedule file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "profiles", tuple(self.profiles))
@@ -91,7 +91,7 @@ class Schedule:
             raise InputError("the profiles are told by different quantities; use the same in all.")
         self._check_table()
         intervals = [profile.tuning.model.interval for profile in self.profiles]
-        if max(intervals) > SAME_INTERVAL * min(intervals):
+        if max(intervals) > SAME_INTERVAL_FACTOR * min(intervals):
             raise InputError(
                 f"the models have intervals of {min(intervals):g} to {max(intervals):g} s, and a "
                 "loop runs at one; identify them at the same interval."
@@ -149,11 +149,9 @@ class Schedule:
     def from_json(cls, text: str, source: str = "schedule") -> Schedule:
         """The schedule in a JSON document, refusing what is malformed."""
         content = read_json(text, source, FORMAT, VERSION)
-        unknown = sorted(content.keys() - {"format", "version", "smoothing", "profiles", "units"})
         try:
-            if unknown:
-                raise InputError(f"unknown key {', '.join(unknown)}; remove it.")
-            profiles = content.get("profiles")
+            check_keys(content, ["profiles"], ("format", "version", "smoothing", "units"))
+            profiles = content["profiles"]
             if not isinstance(profiles, list):
                 raise InputError(f"profiles is {profiles!r}; give a list of them.")
             return cls(
@@ -162,15 +160,6 @@ class Schedule:
             )
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the schedule to ``path``; a reader sees the old file or the new, never a half."""
-        write_atomically(Path(path), self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Schedule:
-        """Read a schedule file."""
-        return cls.from_json(read_text(path, "schedule file"), source=str(path))
 
 
 def _shares(axis: Sequence[float], value: float) -> dict[float, float]:

@@ -23,16 +23,16 @@ from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
 from controlmq.gains import Gains
 from controlmq.model import ArxModel
+from controlmq.published import POLYNOMIALS
 
 ORDER = {"p": 1, "pi": 2, "pid": 3}
 """How many poles each law's closed loop has."""
 
 DEFAULT_POLYNOMIAL: dict[str, tuple[float, ...]] = {
     "p": (1.0, -0.3),
-    "pi": (1.0, -1.0, 0.36),
-    "pid": (1.0, -0.7, -0.063, 0.11),
+    **POLYNOMIALS,
 }
-"""P with its pole at 0.3; PI and PID as Rosa & Cavalcanti 2022 placed them."""
+"""P with its pole at 0.3; PI and PID as published."""
 
 CONJUGATE_TOLERANCE = 1e-6
 """How far two poles may be from a conjugate pair and still be rounded to one."""

@@ -1,4 +1,4 @@
-"""A workload: who publishes how often, how much, with which bursts."""
+"""The load on a queue: how many publishers, how often, how much, with which bursts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from controlmq import published
 from controlmq.checks import above_zero, not_negative
 from controlmq.errors import InputError
 
@@ -26,7 +27,7 @@ class Burst:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Load:
     """``publishers`` that each publish ``size`` bytes every ``mean`` seconds, give or take ``sd``.
 
     The time between two publishes is normal, cut off at 0.
@@ -81,5 +82,12 @@ class Workload:
         )
 
 
-EXPERIMENTS = {"rosa": Workload(publishers=25, mean=0.010, sd=0.001, size=256)}
-"""Published workloads by name; ``rosa`` is Table 1 of Rosa & Cavalcanti 2022."""
+EXPERIMENTS = {
+    "rosa": Load(
+        published.PUBLISHERS,
+        published.PUBLISH_EVERY_SECONDS,
+        published.PUBLISH_EVERY_SD_SECONDS,
+        published.MESSAGE_BYTES,
+    )
+}
+"""Published loads by name."""

@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 
 from controlmq.checks import above_zero
 from controlmq.errors import InputError
-from controlmq.files import read_json, write_atomically
+from controlmq.files import read_json
+from controlmq.replacing import write_atomically
 from identification.aggregation import Sorting
 from identification.continuous.seen import Seen
 from identification.fit import Fit, LinearRange, fit_groups

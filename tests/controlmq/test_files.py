@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlmq import ArxModel, ControlmqError, Gains, InputError, Tuning
-from controlmq.files import write_atomically
 from controlmq.model import FitQuality, StandardErrors
+from controlmq.replacing import write_atomically
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 any_json = st.recursive(

@@ -28,7 +28,6 @@ from controlmq import (
 )
 from controlmq.bands import band
 from controlmq.cli.main import main
-from controlmq.confidence import mean_interval
 from controlmq.controllers import (
     OpenLoop,
     ScheduledController,
@@ -37,6 +36,7 @@ from controlmq.controllers import (
     random_levels,
 )
 from controlmq.controllers.resolve import model_of
+from controlmq.student import mean_interval
 from simulator import SimulatedConsumer
 
 FAST = ArxModel(a=0.0, b=500.0, c=0.0, interval=1.0, linear_range=(0.0, 8.0))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from controlmq import published
 from controlmq.controllers import OpenLoop, build, ramp, random_levels
 from controlmq.controllers.controller_file import KINDS
 from controlmq.design import Design, design_controller
@@ -24,24 +25,8 @@ if TYPE_CHECKING:
 
     from identification import Curve, Fit
 
-GOALS = (400.0, 450.0)
+GOALS = (published.GOAL, 450.0)
 """Messages/second: the published goal, and one that no whole prefetch gives."""
-
-PUBLISHED = {
-    "source": "Rosa & Cavalcanti 2022, goal 400 msg/s",
-    "model": {"a": 0.26, "b": 59.73, "r2_train": 0.80, "r2_test": 0.82},
-    "closed_loop": {
-        "p": {"mean": 414.37, "sd": 216.09},
-        "pi": {"mean": 397.19, "sd": 95.12},
-        "pid": {"mean": 385.52, "sd": 196.03},
-    },
-}
-"""What the authors of the loop measured on their consumer."""
-
-PUBLISHED_LINE = (81.06, -28.94)
-"""Gain and offset of the static line whose ramp, fitted without offset, gives the published
-a and b."""
-
 
 LINEAR_SHARE = 0.8
 """Up to which share of the knee the levels go: random work bends the curve before the knee."""
@@ -196,9 +181,11 @@ class Demo:
         from identification import identify
 
         self.progress("fitting a ramp, as published")
-        gain, offset = PUBLISHED_LINE
         folder = self.traces / "static-line"
-        rates = [gain * level + offset for level in range(1, 23)]
+        rates = [
+            published.STATIC_LINE_GAIN * level + published.STATIC_LINE_OFFSET
+            for level in range(1, 23)
+        ]
         with TraceWriter(folder) as writer:
             for k in range(1, len(rates)):
                 writer(

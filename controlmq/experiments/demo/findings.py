@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from controlmq import published
 from controlmq.design.analysis import step_response
-from controlmq.experiments.demo.experiment import PAUSE, PUBLISHED, PUBLISHED_LINE, Outcome, Run
+from controlmq.experiments.demo.experiment import PAUSE, Outcome, Run
 from controlmq.performance import SETTLED, settling_samples
 
 MODEL_KEYS = (
@@ -24,6 +25,18 @@ MODEL_KEYS = (
     "rows_train",
     "rows_test",
 )
+
+PUBLISHED = {
+    "source": f"{published.SOURCE}, goal {published.GOAL:g} msg/s",
+    "model": {
+        "a": round(published.A, 2),
+        "b": published.B,
+        "r2_train": published.R2_TRAIN,
+        "r2_test": published.R2_TEST,
+    },
+    "closed_loop": published.CLOSED_LOOPS,
+}
+"""What the authors of the loop measured on their consumer."""
 
 
 def findings(outcome: Outcome) -> dict[str, Any]:
@@ -44,7 +57,7 @@ def findings(outcome: Outcome) -> dict[str, Any]:
         "goal_step": {kind: _goal_step(outcome, kind) for kind in outcome.stories},
         "disturbances": {kind: _phases(run) for kind, run in outcome.stories.items()},
         "ramp_without_offset": {
-            "line": f"y = {PUBLISHED_LINE[0]} u - {-PUBLISHED_LINE[1]}",
+            "line": f"y = {published.STATIC_LINE_GAIN} u - {-published.STATIC_LINE_OFFSET}",
             "a": ramp.a,
             "b": ramp.b,
             "r2": ramp.r2,

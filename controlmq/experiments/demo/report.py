@@ -5,23 +5,10 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from controlmq.cli.demo import MARK
 from controlmq.experiments.demo.experiment import Outcome
+from controlmq.experiments.page import page, table
 
-STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
-       color: #222; background: #fff; }
-h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.4rem; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .9rem; border-bottom: 1px solid #ddd; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
-thead th { border-bottom: 2px solid #888; } .ours { background: #eef5fb; }
-figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
-figcaption { color: #555; font-size: .92rem; }
-.pair { display: flex; flex-wrap: wrap; gap: 1.5rem; }
-code { background: #f3f3f3; padding: .1rem .3rem; border-radius: 3px; }
-"""
+TITLE = "controlmq demo"
 
 
 def report(outcome: Outcome, data: dict[str, Any], drawn: dict[str, str]) -> str:
@@ -65,13 +52,7 @@ def report(outcome: Outcome, data: dict[str, Any], drawn: dict[str, str]) -> str
         "<h2>6. Why not fit a ramp?</h2>",
         _ramp_paragraph(data["ramp_without_offset"]),
     ]
-    body = "\n".join(sections)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"{MARK}\n<style>{STYLE}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
-    )
+    return page(TITLE, sections)
 
 
 def _header(outcome: Outcome, data: dict[str, Any]) -> str:
@@ -100,8 +81,8 @@ def _model_table(model: dict[str, Any]) -> str:
     ]
     return (
         '<div class="pair">'
-        + _table(["", "estimate", "standard error"], rows)
-        + _table(["", "training", "held out"], fit)
+        + table(["", "estimate", "standard error"], rows)
+        + table(["", "training", "held out"], fit)
         + "</div>"
     )
 
@@ -123,7 +104,7 @@ def _gains_table(data: dict[str, Any]) -> str:
             ]
         )
     columns = ["", "Kp", "Ki", "Kd", "settling", "overshoot", "gain margin", "modulus margin"]
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def _closed_loop_table(data: dict[str, Any]) -> str:
@@ -145,7 +126,7 @@ def _closed_loop_table(data: dict[str, Any]) -> str:
                 ]
             )
     columns = ["", "mean", "sd", "settling", "overshoot", "published mean", "published sd"]
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def _disturbance_table(data: dict[str, Any]) -> str:
@@ -163,7 +144,7 @@ def _disturbance_table(data: dict[str, Any]) -> str:
                 ]
             )
     columns = ["", "lowest", "highest", "overshoot", "samples until within 5 %"]
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def _ramp_paragraph(ramp: dict[str, Any]) -> str:
@@ -176,14 +157,6 @@ def _ramp_paragraph(ramp: dict[str, Any]) -> str:
         f"the same rows are refused: {escape(ramp['refusal_with_offset'])} Levels in random order "
         "tell a from b, and a window that settles within a round trip has an a near 0.</p>"
     )
-
-
-def _table(columns: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
 
 
 def _figure(svg: str, caption: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from controlmq.errors import InputError
-from controlmq.files import write_atomically
+from controlmq.replacing import write_atomically
 
 if TYPE_CHECKING:
     from identification import Diagnosis, Fit

@@ -5,17 +5,18 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
-from controlmq.experiments.demo.report import STYLE
 from controlmq.experiments.drawing import MODEL, svg
+from controlmq.experiments.page import page, table
 
 if TYPE_CHECKING:
     from controlmq.model import ArxModel
     from identification import Diagnosis, Fit
 
-SHOWN = 20
+TITLE = "Models of a fleet"
+
+ROWS_SHOWN = 20
 """Rows of a table of the worst; models.parquet has them all."""
 
 
@@ -24,7 +25,7 @@ def report(fits: Sequence[Fit], told: Sequence[Diagnosis]) -> str:
     models = [(fit, fit.model) for fit in fits if fit.model is not None]
     refused = [fit for fit in fits if fit.model is None]
     sections = [
-        "<h1>Models of a fleet</h1>",
+        f"<h1>{TITLE}</h1>",
         f"<p>{len(models)} of {len(fits)} groups have a model <code>y(k+1) = a y(k) + b u(k) + c"
         f"</code>, from {sum(fit.rows for fit in fits)} rows, "
         f"{sum(fit.rows_starved for fit in fits)} of them starved and not fitted.</p>",
@@ -41,13 +42,7 @@ def report(fits: Sequence[Fit], told: Sequence[Diagnosis]) -> str:
         sections += ["<h2>Groups without a model</h2>", _refused(refused)]
     if told:
         sections += ["<h2>A closer look</h2>", _diagnosed(told)]
-    body = "\n".join(sections)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Models of a fleet</title>\n<style>{STYLE}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
-    )
+    return page(TITLE, sections)
 
 
 def _numbers(models: Sequence[ArxModel]) -> dict[str, list[float]]:
@@ -89,11 +84,11 @@ def _quantiles(models: Sequence[ArxModel]) -> str:
             low = middle = high = values[0]
         shown = (min(values), low, middle, high, max(values))
         rows.append([name, *(f"{value:.4g}" for value in shown)])
-    return _table(["", "least", "quarter", "half", "three quarters", "most"], rows)
+    return table(["", "least", "quarter", "half", "three quarters", "most"], rows)
 
 
 def _worst(models: Sequence[tuple[Fit, ArxModel]]) -> str:
-    worst = sorted(models, key=lambda pair: _r2(pair[1]))[:SHOWN]
+    worst = sorted(models, key=lambda pair: _r2(pair[1]))[:ROWS_SHOWN]
     rows = [
         [
             fit.group,
@@ -108,14 +103,14 @@ def _worst(models: Sequence[tuple[Fit, ArxModel]]) -> str:
         for fit, model in worst
     ]
     head = ["group", "R2", "a", "b", "c", "linear range", "rows"]
-    return _table(head, rows) + "<p>± one standard error.</p>"
+    return table(head, rows) + "<p>± one standard error.</p>"
 
 
 def _refused(refused: Sequence[Fit]) -> str:
     counted = Counter(str(fit.cause) for fit in refused).most_common()
-    causes = _table(["cause", "groups"], [[cause, str(count)] for cause, count in counted])
-    examples = [[fit.group, str(fit.reason)] for fit in refused[:SHOWN]]
-    return causes + _table(["group", "reason"], examples)
+    causes = table(["cause", "groups"], [[cause, str(count)] for cause, count in counted])
+    examples = [[fit.group, str(fit.reason)] for fit in refused[:ROWS_SHOWN]]
+    return causes + table(["group", "reason"], examples)
 
 
 def _diagnosed(told: Sequence[Diagnosis]) -> str:
@@ -128,15 +123,7 @@ def _diagnosed(told: Sequence[Diagnosis]) -> str:
             f"{each.order}, {each.delay}",
             each.finding,
         ]
-        for each in sorted(told, key=lambda each: each.enough)[:SHOWN]
+        for each in sorted(told, key=lambda each: each.enough)[:ROWS_SHOWN]
     ]
     head = ["group", "one-step error", "simulated", "autocorrelation", "best order, delay", ""]
-    return _table(head, rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "\n".join(line(row, "td") for row in rows)
-    return f"<table>\n<thead>{line(head, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    return table(head, rows)

@@ -1,45 +1,21 @@
-"""What a search leaves behind: a folder that is whole or not there."""
+"""The files of a search: every score, the ranking, the picture, the best controller."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from controlmq.cli.output import plain
-from controlmq.confidence import Interval, mean_interval
 from controlmq.controllers.controller_file import Tuning
-from controlmq.errors import ControlmqError, InputError
 from controlmq.experiments.tuning_search.search import Outcome
+from controlmq.files import json_types
 from controlmq.performance import Score
+from controlmq.student import Interval, mean_interval
 from simulator.tuning import METRICS, Ranked, front
 from simulator.tuning.ranking import Scores, per_seed, value_of
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A hidden folder beside ``out`` that takes its name at the end, if it comes to that."""
-    if out.exists():
-        raise InputError(f"{out} exists already; give --out a new folder.")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        hidden = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
-    except OSError as error:
-        raise InputError(f"cannot make the folder {out}: {error.strerror}.") from None
-    try:
-        yield hidden
-        hidden.chmod(0o755)
-        os.rename(hidden, out)
-    except OSError as error:
-        raise ControlmqError(f"cannot write {out}: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def write(outcome: Outcome, data: Mapping[str, Any], folder: Path) -> None:
@@ -48,7 +24,9 @@ def write(outcome: Outcome, data: Mapping[str, Any], folder: Path) -> None:
 
     shutil.rmtree(folder / "experiment", ignore_errors=True)
     _write_points(outcome, folder / "points.parquet")
-    (folder / "ranking.json").write_text(json.dumps(plain(data), indent=2, allow_nan=False) + "\n")
+    (folder / "ranking.json").write_text(
+        json.dumps(json_types(data), indent=2, allow_nan=False) + "\n"
+    )
     (folder / "front.svg").write_text(picture(outcome))
     outcome.ranked[0].candidate.tuning.save(folder / "controller.json")
 

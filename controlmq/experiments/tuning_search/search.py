@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.confidence import Interval
+from controlmq import published
 from controlmq.controllers import OpenLoop, random_levels
 from controlmq.controllers.controller_file import Tuning
 from controlmq.controllers.resolve import default_tuning
@@ -17,6 +17,7 @@ from controlmq.experiments.demo.experiment import LINEAR_SHARE
 from controlmq.loop import Loop, Transition
 from controlmq.model import ArxModel
 from controlmq.performance import Score
+from controlmq.student import Interval
 from controlmq.traces import TraceWriter
 from simulator import Scenario, SimulatedConsumer
 from simulator.tuning import Candidate, Point, Ranked, Space, Trial, rank, run_point
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str, int, int], None]
-
-PUBLISHED_A, PUBLISHED_B, PUBLISHED_RANGE = 0.2631, 59.73, (1.0, 22.0)
-"""The model behind the published gains (Rosa & Cavalcanti 2022)."""
 
 EXPERIMENT_SAMPLES = 240
 """Levels in the experiment that a model is identified from, as many as in the demo."""
@@ -215,15 +213,15 @@ def _scores(
     }
 
 
-def published(interval: float) -> Tuning:
+def published_pi(interval: float) -> Tuning:
     """The published PI, its gains from the published model and poles, at this interval."""
-    model = ArxModel(PUBLISHED_A, PUBLISHED_B, 0.0, interval, PUBLISHED_RANGE)
+    model = ArxModel(published.A, published.B, 0.0, interval, published.PREFETCH_RANGE)
     return default_tuning("pi", model)
 
 
 def _judge_unseen(spark: SparkSession, search: Search, best: Tuning, progress: Progress) -> Unseen:
     """Other scenarios and other seeds than those of the search."""
-    peer = published(best.model.interval)
+    peer = published_pi(best.model.interval)
     seeds = [seed + len(search.seeds) for seed in search.seeds]
     scores = _scores(
         spark, {0: best, 1: peer}, search.unseen, seeds, "judging on the unseen", progress

@@ -2,6 +2,6 @@
 
 from controlmq.measure.flows.notes import Notes
 from controlmq.measure.flows.plan import Driver, Location, Outgoing, Plan, Receiver
-from controlmq.measure.flows.run import run_flows
+from controlmq.measure.flows.processes import run_flows
 
 __all__ = ["Driver", "Location", "Notes", "Outgoing", "Plan", "Receiver", "run_flows"]

@@ -1,4 +1,4 @@
-"""Publishing a workload to a queue, on time."""
+"""Publishing a load to a queue, on time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pika
 
 from controlmq.clients.stopping import Stop
-from controlmq.measure.load import Workload
+from controlmq.measure.load import Load
 
 BEHIND = 0.25
 """Seconds behind its plan from which a publisher counts as not keeping up."""
@@ -20,7 +20,7 @@ TURN = 0.01
 def publish(
     connection: pika.BlockingConnection,
     queue: str,
-    workload: Workload,
+    load: Load,
     *,
     duration: float | None,
     count: int | None,
@@ -37,10 +37,10 @@ def publish(
     """
     channel = connection.channel()
     properties = pika.BasicProperties(delivery_mode=2 if persistent else 1)
-    body = bytes(workload.size)
+    body = bytes(load.size)
     sent = 0
     start = next_turn = time.monotonic()
-    for due in workload.times(seed):
+    for due in load.times(seed):
         if (duration is not None and due >= duration) or sent == count:
             break
         while not stop.wanted:
