@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from controlmq import aliases
+
 if TYPE_CHECKING:
     from controlmq.controllers import PI, PID, Limits, P
     from controlmq.controllers.controller_file import Tuning
@@ -68,6 +70,8 @@ __all__ = [
     "unwrap",
     "wrap",
 ]
+
+aliases.install()
 
 
 def __getattr__(name: str) -> object:

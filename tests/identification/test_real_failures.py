@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.ingest_counts import write_samples
 from controlmq.model import ArxModel
 from controlmq.replacing import Here
 from controlmq.traces import read_transitions, write_transitions
@@ -27,6 +26,7 @@ from identification import identify
 from identification.ingest import SUMMARY, ingest
 from identification.raw import Columns
 from tests.identification.rows import arx_rows, random_levels
+from tests.known.raw_samples import write_samples
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

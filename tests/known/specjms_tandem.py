@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from benchmarks.sachs_measured import CASES, PATHS, Case, network, topology
 from simulator.specjms import TYPES, expected
 from simulator.specjms.messages import BY_NAME, GROUPS
+from tests.known.sachs_measured import CASES, PATHS, Case, network, topology
 
 CORES = 8
 
