@@ -35,7 +35,7 @@ import pika
 from benchmarks.measure import on_core, spread
 from controlmq.clients.pika.connecting import connection_to
 from controlmq.experiments.calibrated_scenario import (
-    PUBLISHING,
+    PUBLISHING_LINK,
     broker_of,
     consumer_of,
     links_of,
@@ -69,7 +69,7 @@ RUN, SETTLE = 0.2, 0.05
 """Seconds of one turn at one point, and how many of them are not counted."""
 
 LATENCY_PREFETCHES = (1, 3, 10, 40)
-LATENCY_RUN, LATENCY_SETTLE, LOAD = 0.35, 0.1, 0.3
+LATENCY_RUN, LATENCY_SETTLE, LOADED_SHARE = 0.35, 0.1, 0.3
 """Seconds of messages in one turn at one point, how many of them are not counted, and the share
 of what the consumer can take."""
 
@@ -192,7 +192,7 @@ def capacity(way: Way, work: float, prefetch: int) -> float:
 
 def latency_rate(way: Way, work: float, prefetch: int) -> float:
     """Messages/second at which latencies are measured."""
-    return LOAD * capacity(way, work + 0.0002, prefetch)
+    return LOADED_SHARE * capacity(way, work + 0.0002, prefetch)
 
 
 def visit(at: Station, queue: str, exchanges: dict[int, tuple[str, list[str]]]) -> None:
@@ -292,7 +292,7 @@ def predicted_fan_out(found: Calibration, copies: int) -> float:
     scenario = Scenario(
         "fan-out",
         1.0,
-        [Publishers("publisher", every=every, exchange="all", link=PUBLISHING)],
+        [Publishers("publisher", every=every, exchange="all", link=PUBLISHING_LINK)],
         [Queue(name) for name in names],
         [consumer_of(found, name, 0.0, 100, f"of {name}") for name in names],
         links_of(found, 0.0, found.latency(1) * sooner),

@@ -12,6 +12,10 @@ from controlmq.files import JsonFile, check_keys, read_json
 
 FORMAT = "controlmq-model"
 VERSION = 1
+SAME_INTERVAL_FACTOR = 1.5
+"""Factor by which intervals of one model, schedule or loop may differ: a live consumer closes its
+intervals when its work allows it, and a rate is per second anyway."""
+
 UNITS = {
     "a": "1",
     "b": "messages/second per message of prefetch",

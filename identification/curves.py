@@ -22,7 +22,7 @@ from identification.statistics import (
     total,
 )
 
-LONGEST_MEMORY = 0.95
+LARGEST_SETTLING_A = 0.95
 """The a beyond which a level never settles within a trace, and its rate cannot be told."""
 
 
@@ -73,6 +73,6 @@ def settled_curves(cells: Cells, chosen: Mask) -> Curves:
     number = len(cells.groups)
     spread, answer = (total(group, levels.products[:, Y, other], number) for other in (Y, Y_NEXT))
     a = np.divide(answer, spread, out=np.zeros(number), where=spread > 0)
-    a = np.clip(a, -LONGEST_MEMORY, LONGEST_MEMORY)[group]
+    a = np.clip(a, -LARGEST_SETTLING_A, LARGEST_SETTLING_A)[group]
     rate = (levels.mean[:, Y_NEXT] - a * levels.mean[:, Y]) / (1 - a)
     return Curves(number, group, levels.mean[:, U], rate, levels.weight)

@@ -10,7 +10,13 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from controlmq.model import ArxModel, ConfidenceIntervals, FitQuality, StandardErrors
+from controlmq.model import (
+    SAME_INTERVAL_FACTOR,
+    ArxModel,
+    ConfidenceIntervals,
+    FitQuality,
+    StandardErrors,
+)
 from identification.curves import settled_curves
 from identification.knee import Knee, Knees, find_knees
 from identification.label import label
@@ -68,11 +74,7 @@ dependencies begin to matter between 5 and 10.
 CONDITION_SOLVABLE = 1e6
 """The same without offset, where only sums that are singular to rounding are refused."""
 
-INTERVAL_TOLERANCE = 0.5
-"""Share by which sample intervals may differ: a and b belong to one interval, but a live
-consumer closes its intervals when its work lets it, and a rate is per second anyway."""
-
-STILL = 1e-24
+STILL_SHARE_OF_SQUARES = 1e-24
 """Share of a rate's squares below which its variance is rounding: the rate never changes."""
 
 
@@ -165,7 +167,7 @@ class _Fleet:
         self.train: Agreements = agreement(fitted, self.solutions.theta)
         self.test: Agreements = agreement(self._merged(test & inside), self.solutions.theta)
         raw = fitted.raw_products[:, Y_NEXT, Y_NEXT]
-        self.still = fitted.products[:, Y_NEXT, Y_NEXT] <= STILL * raw
+        self.still = fitted.products[:, Y_NEXT, Y_NEXT] <= STILL_SHARE_OF_SQUARES * raw
         self.mean_rate = fitted.mean[:, Y_NEXT]
 
     def _total(self, values: Any, chosen: Mask) -> Any:
@@ -262,7 +264,7 @@ class _Fleet:
         low, high = self.all_train.interval(number)
         if low <= 0:
             return "uneven intervals", f"a sample interval is {low:g} s; it must be above 0."
-        if high > low * (1 + INTERVAL_TOLERANCE):
+        if high > low * SAME_INTERVAL_FACTOR:
             return "uneven intervals", (
                 f"sample intervals range from {low:g} to {high:g} s and a model holds for one;"
                 " identify each interval apart."

@@ -32,7 +32,7 @@ from identification.reading import GLOB_CHARACTERS, SPARK_TYPES
 SUMMARY = "_ingested.json"
 QUARANTINE = "_quarantine"
 
-GAP = 1.5
+GAP_FACTOR = 1.5
 """Times the usual distance between samples from which on two are not neighbours."""
 
 
@@ -60,7 +60,7 @@ def ingest(
     *,
     columns: Columns | None = None,
     interval: float | None = None,
-    gap: float = GAP,
+    gap: float = GAP_FACTOR,
 ) -> Ingested:
     """Write the transitions in raw samples to the folder ``out``; a scheme says where else it is.
 

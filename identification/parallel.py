@@ -28,10 +28,10 @@ BATCHES_PER_CORE = 24
 """Enough that progress is seen and the last batches keep all cores busy; few enough that a
 job's own cost, some 50 ms, stays small beside its work."""
 
-AHEAD = 2
+JOBS_PER_CORE = 2
 """Jobs under way for each core: one runs, one is ready when it ends."""
 
-CANCEL_SECONDS = 0.2
+CANCEL_EVERY_SECONDS = 0.2
 """Between two requests to cancel what is still under way."""
 
 
@@ -56,7 +56,7 @@ def over(
         _tag(spark, tag)
         return _run(spark, function, [(number, points[number]) for number in batch])
 
-    pool = ThreadPoolExecutor(cores * AHEAD, thread_name_prefix="controlmq-job")
+    pool = ThreadPoolExecutor(cores * JOBS_PER_CORE, thread_name_prefix="controlmq-job")
     jobs: list[Future[list[tuple[int, Result]]]] = [pool.submit(job, batch) for batch in batches]
     try:
         for done in as_completed(jobs):
@@ -67,7 +67,7 @@ def over(
         # A job on its way to Spark is not yet known there: cancel until none is left.
         while wait(jobs, timeout=0).not_done:
             _cancel(spark, tag)
-            wait(jobs, timeout=CANCEL_SECONDS)
+            wait(jobs, timeout=CANCEL_EVERY_SECONDS)
         pool.shutdown(wait=True)
 
 

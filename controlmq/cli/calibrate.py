@@ -19,7 +19,7 @@ from controlmq.replacing import write_atomically
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
 
-SHORTEST = 1.0
+SHORTEST_CALIBRATION_SECONDS = 1.0
 """Seconds below which a calibration would measure too few messages of anything."""
 
 TEACHING = f"""\
@@ -108,9 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse before a minute is spent what would be refused after it."""
-    if arguments.duration < SHORTEST:
+    if arguments.duration < SHORTEST_CALIBRATION_SECONDS:
         raise InputError(
-            f"--duration is {arguments.duration:g}; give {SHORTEST:g} seconds or more."
+            f"--duration is {arguments.duration:g}; give {SHORTEST_CALIBRATION_SECONDS:g} seconds "
+            "or more."
         )
     above_zero("--work", arguments.work)
     prefetch_count("--prefetch", above_zero("--prefetch", arguments.prefetch))

@@ -20,7 +20,7 @@ from controlmq.cli.spark import add_spark
 
 if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
-    from identification.continuous import Progress, Publication
+    from identification.continuous import NewModel, Progress
 
 TEACHING = """\
 Watches the folder that consumers write their traces to ('controlmq run --trace', or a TraceWriter
@@ -152,7 +152,7 @@ def as_data(progress: Progress) -> dict[str, Any]:
     }
 
 
-def _published(publication: Publication) -> str:
+def _published(publication: NewModel) -> str:
     model = publication.model
     low, high = model.linear_range
     return (

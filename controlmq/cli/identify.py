@@ -178,7 +178,7 @@ def _write(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> list[st
     return [str(out)]
 
 
-MOST_SHOWN = 40
+GROUPS_SHOWN = 40
 """Groups that a terminal is told of one by one; a fleet's are in its report."""
 
 
@@ -190,7 +190,7 @@ def _show(fits: Sequence[Fit], told: Sequence[Diagnosis], written: Sequence[str]
     table = Table(title="y(k+1) = a y(k) + b u(k) + c")
     for column in ("group", "a", "b", "c", "linear range", "R2 train", "R2 test", "RMSE test"):
         table.add_column(column, justify="left" if column == "group" else "right")
-    for fit in fits[:MOST_SHOWN]:
+    for fit in fits[:GROUPS_SHOWN]:
         model = fit.model
         if model is None or model.quality is None:
             continue
@@ -208,15 +208,15 @@ def _show(fits: Sequence[Fit], told: Sequence[Diagnosis], written: Sequence[str]
     view = console()
     if table.row_count:
         view.print(table)
-    for fit in fits[:MOST_SHOWN]:
+    for fit in fits[:GROUPS_SHOWN]:
         if fit.model is None and len(fits) > 1:
             say(view, f"{fit.group}: no model: {fit.reason}")
         if fit.rows_starved:
             say(view, f"{fit.group}: {fit.rows_starved} of {fit.rows} rows starved, not fitted")
-    if len(fits) > MOST_SHOWN:
+    if len(fits) > GROUPS_SHOWN:
         models = sum(fit.model is not None for fit in fits)
         say(view, f"... {models} of {len(fits)} groups have a model; --out FOLDER tells of all")
-    for each in told[:MOST_SHOWN]:
+    for each in told[:GROUPS_SHOWN]:
         say(view, f"{each.group}: {each.finding}")
-    for path in written[-MOST_SHOWN:]:
+    for path in written[-GROUPS_SHOWN:]:
         say(view, f"written to {path}")

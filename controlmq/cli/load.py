@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from controlmq.clients.pika.connecting import check_queue, connection_to
     from controlmq.clients.stopping import Stop, signals
-    from controlmq.measure.publish_load import BEHIND, publish
+    from controlmq.measure.publish_load import BEHIND_AFTER_SECONDS, publish
 
     load = load_of(arguments)
     elapsed, behind = 0.0, 0.0
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
                 nonlocal elapsed, behind
                 elapsed, behind = now, now_behind
                 done = sent if arguments.count else min(now, arguments.duration or now)
-                late = f", {behind:.1f} s behind" if behind > BEHIND else ""
+                late = f", {behind:.1f} s behind" if behind > BEHIND_AFTER_SECONDS else ""
                 bar.update(task, completed=done, description=f"{sent} messages{late}")
 
             sent = publish(
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             }
         )
     else:
-        late = f", {behind:.1f} s behind the plan" if behind > BEHIND else ""
+        late = f", {behind:.1f} s behind the plan" if behind > BEHIND_AFTER_SECONDS else ""
         say(console(), f"{sent} messages published to {arguments.queue} in {elapsed:.1f} s{late}")
     return 130 if stop.by_signal else 0
 

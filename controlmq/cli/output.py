@@ -10,7 +10,7 @@ from controlmq.files import json_types
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH_IN_FILES = 120
+COLUMNS_WITHOUT_TERMINAL = 120
 """Columns of a table where no terminal says how wide it is."""
 
 
@@ -20,7 +20,7 @@ def console(*, to_stderr: bool = False) -> Console:
 
     view = Console(stderr=to_stderr, highlight=False, markup=False)
     if not view.is_terminal:
-        view.width = WIDTH_IN_FILES
+        view.width = COLUMNS_WITHOUT_TERMINAL
     return view
 
 

@@ -44,10 +44,10 @@ examples:
   controlmq simulate my-topology.toml --consumer billing --prefetch 10
 """
 
-SAMPLES = 100
+DEFAULT_SAMPLES = 100
 """How many, unless told otherwise."""
 
-GROUP = "simulated"
+DEFAULT_GROUP = "simulated"
 """The group of a recorded trace, unless told otherwise."""
 
 
@@ -67,10 +67,10 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--consumer", metavar="NAME", help="the consumer that is driven")
     parser.add_argument("--model", metavar="FILE", help="the model of a controller given by name")
     parser.add_argument("--goal", type=number, help="messages/second, for a controller")
-    parser.add_argument("--samples", type=count, help=f"how many (default {SAMPLES})")
+    parser.add_argument("--samples", type=count, help=f"how many (default {DEFAULT_SAMPLES})")
     parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
     parser.add_argument("--trace", metavar="FOLDER", help="record the run as a trace")
-    parser.add_argument("--group", help=f"the group's name in the trace (default {GROUP})")
+    parser.add_argument("--group", help=f"the group's name in the trace (default {DEFAULT_GROUP})")
     parser.add_argument("--out", metavar="FOLDER", help="write all metrics as Parquet")
     parser.add_argument("--plot", metavar="FILE", help="draw the run (.svg, .png or .pdf)")
     add_json(parser)
@@ -128,7 +128,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _driver(arguments: argparse.Namespace) -> tuple[Controller, int] | None:
     """What drives the consumer and for how many samples; None where nothing does."""
-    samples = arguments.samples or SAMPLES
+    samples = arguments.samples or DEFAULT_SAMPLES
     if arguments.controller:
         model = ArxModel.load(arguments.model) if arguments.model else None
         controller = controller_from(arguments.controller, model=model)
@@ -159,7 +159,7 @@ def _run_as_written(arguments: argparse.Namespace) -> int:
     scenario = load_scenario(arguments.scenario)
     recording = Recording(Simulation(scenario, arguments.seed), scenario.sample_interval)
     with Progress(console=console(to_stderr=True), transient=True) as bar:
-        numbers = range(1, (arguments.samples or SAMPLES) + 1)
+        numbers = range(1, (arguments.samples or DEFAULT_SAMPLES) + 1)
         for number in bar.track(numbers, description="simulating"):
             recording.run_until(number * scenario.sample_interval)
     if arguments.out:
@@ -197,7 +197,7 @@ def _simulate(
             controller,
             arguments.goal or 1.0,  # a plan has none, and a loop needs one
             record=writer,
-            group=arguments.group or GROUP,
+            group=arguments.group or DEFAULT_GROUP,
             trace=f"{scenario.name}-seed{arguments.seed}",
         )
         for step in bar.track(loop.run(samples), total=samples, description="simulating"):

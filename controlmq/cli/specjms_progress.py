@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from simulator.specjms.progress import Progress
 
-EVERY = 0.9
+REDRAW_EVERY_SECONDS = 0.9
 """Seconds between two drawings: clients that are measured run on the same machine."""
 
 
 class Watch:
-    """Draws how far a run is, at once and then as seldom as ``EVERY``."""
+    """Draws how far a run is, at once and then as seldom as ``REDRAW_EVERY_SECONDS``."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -33,7 +33,7 @@ class Watch:
         from simulator.specjms.report import progress_table
 
         self._live.update(progress_table(progress), refresh=True)
-        self._next = time.monotonic() + EVERY
+        self._next = time.monotonic() + REDRAW_EVERY_SECONDS
 
 
 @contextmanager

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
     from controlmq.experiments.tuning_search.search import Outcome, Search
 
-SHOWN = 10
+CANDIDATES_SHOWN = 10
 """Candidates in the table on the screen; the files have all."""
 
 TEACHING = """\
@@ -227,7 +227,7 @@ def _show(view: Console, outcome: Outcome, out: Path) -> None:
     table = Table(title=f"The best of {len(outcome.ranked)} candidates by {outcome.search.by}")
     for column in ("", "controller", *METRICS):
         table.add_column(column, justify="left" if column == "controller" else "right")
-    for place, each in enumerate(outcome.ranked[:SHOWN], 1):
+    for place, each in enumerate(outcome.ranked[:CANDIDATES_SHOWN], 1):
         candidate = each.candidate
         cells: list[str] = []
         for metric in METRICS:

@@ -24,6 +24,7 @@ from controlmq.checks import finite, not_negative
 from controlmq.controllers.controller_file import Tuning
 from controlmq.errors import InputError
 from controlmq.files import JsonFile, check_keys, read_json
+from controlmq.model import SAME_INTERVAL_FACTOR
 
 FORMAT = "controlmq-schedule"
 VERSION = 1
@@ -33,10 +34,6 @@ QUANTITIES = {
     "arrival_rate": "messages/second handed to the business logic in a sample",
 }
 """What a consumer measures of its workload, by the names that files use."""
-
-SAME_INTERVAL_FACTOR = 1.5
-"""The intervals of two models of one schedule may differ by this factor, as those of the rows
-of one model may: a live consumer closes its intervals when its work lets it."""
 
 
 @dataclass(frozen=True)

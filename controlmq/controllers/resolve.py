@@ -15,7 +15,7 @@ from pathlib import Path
 from controlmq.controllers.controller_file import FORMAT as CONTROLLER_FORMAT
 from controlmq.controllers.controller_file import KINDS, Tuning
 from controlmq.controllers.gain_schedule import FORMAT as SCHEDULE_FORMAT
-from controlmq.controllers.gain_schedule import SAME_INTERVAL_FACTOR, Schedule
+from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.p import P
 from controlmq.controllers.pid import PI, PID
@@ -25,7 +25,7 @@ from controlmq.errors import InputError
 from controlmq.files import json_format, read_text
 from controlmq.loop import Controller
 from controlmq.model import FORMAT as MODEL_FORMAT
-from controlmq.model import ArxModel
+from controlmq.model import SAME_INTERVAL_FACTOR, ArxModel
 
 ControllerSpec = str | os.PathLike[str] | ArxModel | Tuning | Schedule | Controller
 """What a controller may be given as: a law's name, a file, a model, a tuning, a schedule of

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from controlmq.measure.calibration import Calibration
     from simulator import Broker, Consumer, Link, Scenario
 
-TYPICAL_WORK = 0.001
+TYPICAL_WORK_SECONDS = 0.001
 """Seconds of work a message at which the broker's part of a round is looked at."""
 
-MOST_LOAD = 0.5
+MOST_LOAD_SHARE = 0.5
 """Share of the time a consumer works beyond which more of it adds no more to a median latency
 but waiting, which the simulation has anyway."""
 
-OVERLOAD = 1.25
+PUBLISHED_PER_CONSUMED = 1.25
 """Messages published for each that the consumer can take, where its window is to be the limit."""
 
-LONGEST = 10_000
+LONGEST_QUEUE_MESSAGES = 10_000
 """Messages that then wait at most."""
 
-PUBLISHING, CONSUMING = "publishing", "consuming"
+PUBLISHING_LINK, CONSUMING_LINK = "publishing", "consuming"
 """The names of the two links."""
 
 
@@ -49,7 +49,7 @@ def broker_of(found: Calibration, cores: int = 1) -> Broker:
     """
     from simulator import Broker
 
-    waiting = max(found.cycle(TYPICAL_WORK) - found.busy(TYPICAL_WORK), 0.0)
+    waiting = max(found.cycle(TYPICAL_WORK_SECONDS) - found.busy(TYPICAL_WORK_SECONDS), 0.0)
     deliver = min(found.deliver.base, 2 * found.latency.slope, waiting)
     each_copy = max(found.latency.slope - deliver / 2, 0.0)
     return Broker(
@@ -71,14 +71,14 @@ def latency_of(found: Calibration, work: float, prefetch: float, rate: float) ->
     Both curves are straight in between; the share that a load adds is taken to grow with it.
     What has to wait does so while another is handled, and with prefetch 1 for a whole round.
     """
-    from controlmq.measure.calibration import LOAD
+    from controlmq.measure.calibration import LOADED_SHARE
 
     lowest = found.loaded_latency_at.points[0][0]
     known = max(rate, lowest)
     added = found.loaded_latency_at(known) / found.latency_at(known) - 1
     taken = work if prefetch >= 2 else max(found.cycle(work) - found.busy(0.0), work)
-    load = min(rate * taken, MOST_LOAD)
-    return found.latency_at(rate) * (1 + added * load / LOAD)
+    load = min(rate * taken, MOST_LOAD_SHARE)
+    return found.latency_at(rate) * (1 + added * load / LOADED_SHARE)
 
 
 def links_of(found: Calibration, work: float, latency: float | None = None) -> list[Link]:
@@ -97,7 +97,7 @@ def links_of(found: Calibration, work: float, latency: float | None = None) -> l
     consuming = max(found.cycle(work) - found.busy(work) - at_broker, 0.0)
     published = broker.publish + broker.copy + broker.enqueue + broker.deliver
     publishing = max(2 * (latency - published - consuming / 2), 0.0)
-    return [Link(PUBLISHING, publishing), Link(CONSUMING, consuming)]
+    return [Link(PUBLISHING_LINK, publishing), Link(CONSUMING_LINK, consuming)]
 
 
 def consumer_of(
@@ -111,7 +111,7 @@ def consumer_of(
         queue,
         Duration(work),
         overhead=max(found.busy(work) - work, 0.0),
-        link=CONSUMING,
+        link=CONSUMING_LINK,
         prefetch=prefetch,
     )
 
@@ -132,15 +132,15 @@ def scenario_of(
     """
     from simulator import Duration, Publishers, Queue, Scenario
 
-    sent = OVERLOAD / found.busy(work) if rate is None else rate
+    sent = PUBLISHED_PER_CONSUMED / found.busy(work) if rate is None else rate
     every = Duration(1 / sent, "exponential")
     latency = None if rate is None else latency_of(found, work, prefetch, rate)
-    publishers = Publishers("publisher", "queue", every, message_size=size, link=PUBLISHING)
+    publishers = Publishers("publisher", "queue", every, message_size=size, link=PUBLISHING_LINK)
     return Scenario(
         "calibrated",
         1.0,
         [publishers],
-        [Queue("queue", max_length=LONGEST if rate is None else None)],
+        [Queue("queue", max_length=LONGEST_QUEUE_MESSAGES if rate is None else None)],
         [consumer_of(found, "queue", work, prefetch)],
         links_of(found, work, latency),
         broker=broker_of(found, cores),

@@ -10,10 +10,10 @@ import pika
 from controlmq.clients.stopping import Stop
 from controlmq.measure.load import Load
 
-BEHIND = 0.25
+BEHIND_AFTER_SECONDS = 0.25
 """Seconds behind its plan from which a publisher counts as not keeping up."""
 
-TURN = 0.01
+LOOK_EVERY_SECONDS = 0.01
 """Seconds between looks at the connection, which must answer heartbeats and flow control."""
 
 
@@ -48,10 +48,10 @@ def publish(
             if elapsed + start >= next_turn:
                 progress(sent, elapsed, max(0.0, elapsed - due))
                 connection.process_data_events(0)
-                next_turn = time.monotonic() + TURN
+                next_turn = time.monotonic() + LOOK_EVERY_SECONDS
             if elapsed >= due:
                 break
-            connection.process_data_events(min(TURN, due - elapsed))
+            connection.process_data_events(min(LOOK_EVERY_SECONDS, due - elapsed))
         if stop.wanted:
             break
         channel.basic_publish("", queue, body, properties)

@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
 from identification.aggregation import cells_of
-from identification.continuous.running_statistics import ERA_COLUMN, Options, State
+from identification.continuous.running_statistics import ERA_COLUMN, Options, RunningStatistics
 from identification.continuous.seen import Seen
 
-AHEAD = 3600.0
+CLOCK_AHEAD_SECONDS = 3600.0
 """Seconds by which the clock of a consumer may be ahead of ours. A row from further in the
 future would make every other row old, so it is left out."""
 
@@ -32,7 +32,9 @@ class Counts:
     unplaced: int = 0
 
 
-def absorb(state: State, transitions: DataFrame, now: float) -> tuple[State, Counts]:
+def absorb(
+    state: RunningStatistics, transitions: DataFrame, now: float
+) -> tuple[RunningStatistics, Counts]:
     """``state`` with those rows added that were not counted before, and what became of all.
 
     ``now`` is the time, seconds since 1970. Absorbing the same rows again changes nothing: that
@@ -61,7 +63,7 @@ def absorb(state: State, transitions: DataFrame, now: float) -> tuple[State, Cou
     return moved, Counts(new, kept - new, placed - kept, rows - placed)
 
 
-def _count(state: State, transitions: DataFrame, now: float) -> tuple[int, int, int]:
+def _count(state: RunningStatistics, transitions: DataFrame, now: float) -> tuple[int, int, int]:
     """How many rows there are, how many have their place, and how many of these are not too old."""
     placed = _placed(state.options, now)
     counts = transitions.agg(
@@ -74,7 +76,7 @@ def _count(state: State, transitions: DataFrame, now: float) -> tuple[int, int, 
 def _placed(options: Options, now: float) -> Column:
     named = [F.col(f"`{name}`").isNotNull() for name in (*options.trace_columns, "sample")]
     # Spark orders NaN above infinity, so the comparison excludes it.
-    timed = (F.col("time") > float("-inf")) & (F.col("time") <= now + AHEAD)
+    timed = (F.col("time") > float("-inf")) & (F.col("time") <= now + CLOCK_AHEAD_SECONDS)
     return F.coalesce(reduce(and_, named) & timed, F.lit(False))
 
 
@@ -82,7 +84,7 @@ def _era(options: Options) -> Column:
     return F.floor(F.col("time") / options.era_length)
 
 
-def _kept(state: State) -> Column:
+def _kept(state: RunningStatistics) -> Column:
     if state.oldest is None:
         return F.lit(True)
     return _era(state.options) >= state.oldest

@@ -41,7 +41,7 @@ from identification.statistics import (
     Moments,
 )
 
-ERA = 5
+ERA_HALF_LIVES = 5
 """Half-lives in an era."""
 
 ERAS_KEPT = 5
@@ -86,7 +86,7 @@ class Options:
     @property
     def era_length(self) -> float:
         """Seconds."""
-        return ERA * self.half_life
+        return ERA_HALF_LIVES * self.half_life
 
     def era(self, time: float) -> int:
         """The number of the era in which ``time`` lies."""
@@ -99,7 +99,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class State:
+class RunningStatistics:
     """What has been counted so far, and what of it is remembered.
 
     ``cells`` are statistics by group and era, with weights as of ``reference``. ``newest`` is the
@@ -123,7 +123,7 @@ class State:
         """The oldest era whose rows count."""
         return None if self.newest is None else self.newest - ERAS_KEPT + 1
 
-    def moved_on(self, newest: int) -> State:
+    def moved_on(self, newest: int) -> RunningStatistics:
         """The same as of a newer era, without what has become too old."""
         if self.newest is not None and newest <= self.newest:
             return self
@@ -140,7 +140,7 @@ class State:
         seen = self.seen.since((moved.oldest - 1) * self.options.era_length)
         return replace(moved, cells=cells, seen=seen)
 
-    def with_rows(self, cells: Cells, counted: Seen) -> State:
+    def with_rows(self, cells: Cells, counted: Seen) -> RunningStatistics:
         """With rows added, none of which was counted before."""
         merged = cells if self.cells is None else self.cells.merge(cells)
         return replace(self, cells=merged, seen=self.seen.union(counted))
@@ -191,7 +191,7 @@ class State:
         write_atomically(path, content.getvalue())
 
     @classmethod
-    def load(cls, path: Path) -> State:
+    def load(cls, path: Path) -> RunningStatistics:
         """What :meth:`save` wrote."""
         try:
             with zipfile.ZipFile(path) as archive:
@@ -202,7 +202,7 @@ class State:
             ) from None
 
     @classmethod
-    def _from_archive(cls, archive: zipfile.ZipFile, source: str) -> State:
+    def _from_archive(cls, archive: zipfile.ZipFile, source: str) -> RunningStatistics:
         about = read_json(archive.read("about.json").decode(), source, FORMAT, VERSION)
         options = Options(**about["options"])
         cells = None
@@ -214,11 +214,11 @@ class State:
         return cls(options, about["newest_era"], cells, seen, dict(versions))
 
 
-def start(path: Path, options: Options) -> State:
+def start(path: Path, options: Options) -> RunningStatistics:
     """The state at ``path``, or an empty one; other options than it was made with are refused."""
     if not path.exists():
-        return State(options)
-    state = State.load(path)
+        return RunningStatistics(options)
+    state = RunningStatistics.load(path)
     before, now = asdict(state.options), asdict(options)
     for name, value in before.items():
         if value != now[name]:

@@ -11,7 +11,7 @@ from controlmq.clients.stopping import Stop, signals
 from controlmq.loop import Step
 from controlmq.rabbitmq.wrap import wrap
 
-LOOK = 0.1
+LOOK_EVERY_SECONDS = 0.1
 """Seconds between looks at whether to stop while no message comes."""
 
 
@@ -50,10 +50,10 @@ def consume(
                 if stop.wanted:
                     channel.stop_consuming()
                 elif channel.is_open:
-                    connection.call_later(LOOK, look)
+                    connection.call_later(LOOK_EVERY_SECONDS, look)
 
             channel.basic_consume(queue, on_message)
-            connection.call_later(LOOK, look)
+            connection.call_later(LOOK_EVERY_SECONDS, look)
             channel.start_consuming()
         if channel.is_open:
             channel.close()

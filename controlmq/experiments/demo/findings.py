@@ -9,7 +9,7 @@ from typing import Any
 from controlmq import published
 from controlmq.design.analysis import step_response
 from controlmq.experiments.demo.experiment import PAUSE, Outcome, Run
-from controlmq.performance import SETTLED, settling_samples
+from controlmq.performance import SETTLED_SHARE_OF_GOAL, settling_samples
 
 MODEL_KEYS = (
     "a",
@@ -104,7 +104,9 @@ def _phases(run: Run) -> list[dict[str, Any]]:
                 "lowest": min(rates),
                 "highest": max(rates),
                 "overshoot": max(0.0, 100 * (max(rates) - goal) / goal),
-                "samples_until_within_5_percent": settling_samples(rates, goal, SETTLED),
+                "samples_until_within_5_percent": settling_samples(
+                    rates, goal, SETTLED_SHARE_OF_GOAL
+                ),
             }
         )
     return found

@@ -29,7 +29,7 @@ TABLE_BEFORE = ".models.parquet.before"
 
 def write_fleet(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> list[str]:
     """Write all of it; returns the paths of the models, the report and the table."""
-    from identification.continuous.announcing import file_name
+    from identification.continuous.model_folder import file_name
 
     names = [None if fit.model is None else file_name(fit.group) for fit in fits]
     written = [name for name in names if name is not None]

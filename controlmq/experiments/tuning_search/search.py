@@ -31,11 +31,11 @@ Progress = Callable[[str, int, int], None]
 EXPERIMENT_SAMPLES = 240
 """Levels in the experiment that a model is identified from, as many as in the demo."""
 
-LOADS = (1.0, 4.0, 16.0, 64.0)
+LOAD_FACTORS = (1.0, 4.0, 16.0, 64.0)
 """Times the scenario's load. A search may run at a load not far above its goal; an experiment
 goes to the knee, and a row without messages says nothing of the window."""
 
-STARVED_SHARE = 0.1
+MOST_STARVED_SHARE = 0.1
 """Share of the experiment's rows that may lack messages."""
 
 
@@ -131,13 +131,13 @@ def _experiment(search: Search, interval: float) -> list[Transition]:
     scenario = replace(_undisturbed(trial.scenario), sample_interval=interval)
     levels = random_levels(*search.levels, EXPERIMENT_SAMPLES)
     rows: list[Transition] = []
-    for factor in LOADS:
+    for factor in LOAD_FACTORS:
         plant = SimulatedConsumer(scenario, seed=search.seeds[0], consumer=trial.consumer)
         plant.set_publish_rate(factor)
         rows = []
         loop = Loop(plant, OpenLoop(levels), 1.0, record=rows.append, group=repr(interval))
         list(loop.run(len(levels) + 1))
-        if sum(not row.window_limited for row in rows) <= STARVED_SHARE * len(rows):
+        if sum(not row.window_limited for row in rows) <= MOST_STARVED_SHARE * len(rows):
             break
     return rows
 

@@ -6,20 +6,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from controlmq.clients.interrupts import held_interrupts
-from controlmq.measure.calibration.experiments import LOAD, STEPS, Experiments
+from controlmq.measure.calibration.experiments import LOADED_SHARE, STEPS, Experiments
 from controlmq.measure.calibration.figures import Calibration, Curve, Line
 from controlmq.measure.calibration.pacing import clock, publishing_process
 from controlmq.measure.calibration.queues import temporary_queues
 
-__all__ = ["LOAD", "SECONDS", "Calibration", "Curve", "Line", "calibrate", "calibrating"]
+__all__ = [
+    "CALIBRATION_SECONDS",
+    "LOADED_SHARE",
+    "Calibration",
+    "Curve",
+    "Line",
+    "calibrate",
+    "calibrating",
+]
 
-SECONDS = 90.0
+CALIBRATION_SECONDS = 90.0
 """How long a calibration takes, unless told otherwise."""
 
-TURN, FEWEST_TURNS = 9.0, 3
+TURN_SECONDS, FEWEST_TURNS = 9.0, 3
 """Seconds of a turn of all experiments, about, and how many turns there are at least."""
 
-SHORTEST, LONGEST = 0.05, 2.0
+SHORTEST_FACTOR, LONGEST_FACTOR = 0.05, 2.0
 """How much the experiments of a turn are shortened and stretched, at most."""
 
 
@@ -39,14 +47,14 @@ def calibrating(url: str) -> Iterator[Experiments]:
 
 def calibrate(
     url: str,
-    seconds: float = SECONDS,
+    seconds: float = CALIBRATION_SECONDS,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> Calibration:
     """Measure the broker at ``url``; ``progress`` hears what was measured and the share done."""
-    turns = max(round(seconds / TURN), FEWEST_TURNS)
+    turns = max(round(seconds / TURN_SECONDS), FEWEST_TURNS)
     start = clock()
     with calibrating(url) as experiments:
-        experiments.scale = _within(seconds / turns / TURN)
+        experiments.scale = _within(seconds / turns / TURN_SECONDS)
         for turn in range(turns):
             began = clock()
             for number, what in enumerate(experiments.turn(), start=1):
@@ -60,4 +68,4 @@ def calibrate(
 
 
 def _within(scale: float) -> float:
-    return min(max(scale, SHORTEST), LONGEST)
+    return min(max(scale, SHORTEST_FACTOR), LONGEST_FACTOR)

@@ -13,13 +13,13 @@ import pika
 from controlmq.errors import ControlmqError
 from controlmq.measure.calibration.pacing import clock, sent_at
 
-PATIENCE = 5.0
+FAILED_AFTER_SECONDS = 5.0
 """Seconds without the end of a run, beyond its length, after which it has failed."""
 
-SPELL = 20
+RATE_OVER_MESSAGES = 20
 """Messages over which a rate is looked at; fewer when few were handled."""
 
-FEWEST = 5
+FEWEST_MESSAGES = 5
 """Messages that say anything of a rate; a run in seconds goes on until there are twice as many."""
 
 
@@ -37,7 +37,7 @@ class Handled:
     def after(self, seconds: float) -> Handled:
         """Without those of the first ``seconds``, while the window filled."""
         first = sum(at <= self.times[0] + seconds for at in self.times)
-        first = max(min(first, len(self.times) - FEWEST), 0)
+        first = max(min(first, len(self.times) - FEWEST_MESSAGES), 0)
         return Handled(self.asked, self.times[first:], self.sent[first:])
 
     def spells(self, window: int = 1) -> list[float]:
@@ -47,7 +47,7 @@ class Handled:
         of whole windows says how fast they come. The median of spells is hardly moved by
         somebody else's short use of the machine, the mean is.
         """
-        length = window * ceil(min(SPELL, len(self.times) / 4) / window)
+        length = window * ceil(min(RATE_OVER_MESSAGES, len(self.times) / 4) / window)
         length = min(length, len(self.times) - 1)
         return [
             (after - before) / length
@@ -101,19 +101,21 @@ def consume(
             spin(work)
         if not auto_ack:
             channel.basic_ack(method.delivery_tag)
-        if len(times) == count or (now >= end and len(times) >= 2 * FEWEST):
+        if len(times) == count or (now >= end and len(times) >= 2 * FEWEST_MESSAGES):
             channel.stop_consuming()
 
     asked = clock()
     for queue in queues:
         channel.basic_consume(queue, handle, auto_ack=auto_ack)
-    longest = PATIENCE + (seconds if seconds is not None else (count or 0) * (work + 0.1))
+    longest = FAILED_AFTER_SECONDS + (
+        seconds if seconds is not None else (count or 0) * (work + 0.1)
+    )
     longest += publish() if publish else 0.0
     timer = connection.call_later(longest, channel.stop_consuming)
     channel.start_consuming()
     connection.remove_timeout(timer)
     channel.close()
-    if len(times) < (FEWEST if count is None else count):
+    if len(times) < (FEWEST_MESSAGES if count is None else count):
         raise ControlmqError(
             f"only {len(times)} messages came in {longest:.0f} seconds; is the broker blocked "
             "by an alarm, or busy?"

@@ -20,22 +20,22 @@ from controlmq.measure.calibration.figures import Calibration, Points
 from controlmq.measure.calibration.pacing import STAMP, PacedPublisher, clock
 from controlmq.measure.calibration.queues import TemporaryQueues
 
-SIZES = (STAMP.size, 1024, 4096, 16384)
+SIZES_BYTES = (STAMP.size, 1024, 4096, 16384)
 """Bytes of a message, for what grows with them."""
 
-WORKS = (0.0004, 0.0008, 0.0016, 0.004)
+WORKS_SECONDS = (0.0004, 0.0008, 0.0016, 0.004)
 """Seconds of work a message, for what a busy consumer takes."""
 
-WINDOW_RUN, WINDOW_SETTLE = 0.2, 0.05
+WINDOW_RUN_SECONDS, WINDOW_SETTLE_SECONDS = 0.2, 0.05
 """Seconds that a consumer runs at one prefetch, and how many of them are not counted."""
 
-PREFETCH = 100
+BUSY_PREFETCH = 100
 """Enough to keep a consumer without work busy."""
 
 STEPS = ("round trip", "publishing", "deliveries", "windows", "latency", "copies", "confirms")
 """What a turn measures, in this order."""
 
-RATES = {
+SECONDS_AT_RATE = {
     600.0: 0.2,
     280.0: 0.2,
     140.0: 0.25,
@@ -48,17 +48,17 @@ RATES = {
 """Messages/second for latencies, and for how many seconds: the longer everybody on the way of a
 message has slept, the later they wake up."""
 
-SETTLE = 0.1
+SETTLE_SECONDS = 0.1
 """Seconds before those that count: the first messages after a pause take longer."""
 
-LOAD, LOADED_FROM = 0.25, 60.0
+LOADED_SHARE, LOADED_FROM_RATE = 0.25, 60.0
 """Share of the time that a consumer with work is busy, and the messages/second from which on its
 latencies are measured too; with fewer, a load like this takes long work."""
 
-COPIES = (1, 3, 7, 12)
+COPIED_TO_QUEUES = (1, 3, 7, 12)
 """Queues that a message is copied to."""
 
-COPIES_RATE, COPIES_RUN = 80.0, 0.2
+COPIES_RATE, COPIES_RUN_SECONDS = 80.0, 0.2
 """Messages/second that are copied, and for how many seconds; few enough that all copies of one
 are handled before the next is sent."""
 
@@ -78,7 +78,7 @@ class Experiments:
         self.publisher = publisher
         self.scale = 1.0
         self.queue = queues.queue()
-        self.fanouts = {copies: queues.fanout(copies) for copies in COPIES}
+        self.fanouts = {copies: queues.fanout(copies) for copies in COPIED_TO_QUEUES}
         self._random = random.Random(1)
         self._call: list[float] = []
         self._acknowledge: list[float] = []
@@ -107,9 +107,13 @@ class Experiments:
     def latency_steps(self) -> list[Callable[[], None]]:
         """The shortest measurements of latencies and copies, one to be called after the other."""
         return [
-            *(partial(self._at_rate, rate) for rate in RATES),
-            *(partial(self._at_rate, rate, loaded=True) for rate in RATES if rate > LOADED_FROM),
-            *(partial(self._copied, copies) for copies in COPIES),
+            *(partial(self._at_rate, rate) for rate in SECONDS_AT_RATE),
+            *(
+                partial(self._at_rate, rate, loaded=True)
+                for rate in SECONDS_AT_RATE
+                if rate > LOADED_FROM_RATE
+            ),
+            *(partial(self._copied, copies) for copies in COPIED_TO_QUEUES),
         ]
 
     def found(self) -> Calibration:
@@ -147,7 +151,7 @@ class Experiments:
     def _publishing(self) -> None:
         """Messages of each size in a row; seconds of one, and those of the client's CPU."""
         count = max(round(100 * self.scale), 20)
-        for size in SIZES:
+        for size in SIZES_BYTES:
             channel = self.connection.channel()
             body = bytes(size)
             start, cpu = clock(), time.process_time()
@@ -164,12 +168,12 @@ class Experiments:
     def _delivering(self) -> None:
         """A filled queue, acknowledged automatically; then what an acknowledgement adds."""
         count = max(round(300 * self.scale), 50)
-        for size in SIZES:
+        for size in SIZES_BYTES:
             taken, cpu = self._delivered(size, count, auto_ack=True)
             self._deliver.add(size, taken)
             self._deliver_cpu.add(size, cpu)
-        with_acks, _ = self._delivered(SIZES[0], count, auto_ack=False)
-        without, _ = self._delivered(SIZES[0], count, auto_ack=True)
+        with_acks, _ = self._delivered(SIZES_BYTES[0], count, auto_ack=False)
+        without, _ = self._delivered(SIZES_BYTES[0], count, auto_ack=True)
         self._acknowledge.append(with_acks - without)
 
     def _delivered(self, size: int, count: int, auto_ack: bool) -> tuple[float, float]:
@@ -177,7 +181,7 @@ class Experiments:
         self.queues.fill(self.queue, count, size)
         cpu = time.process_time()
         handled = consume(
-            self.connection, [self.queue], prefetch=PREFETCH, count=count, auto_ack=auto_ack
+            self.connection, [self.queue], prefetch=BUSY_PREFETCH, count=count, auto_ack=auto_ack
         )
         cpu = time.process_time() - cpu
         # From asking to the last: messages that came together are handed over together.
@@ -186,8 +190,8 @@ class Experiments:
 
     def _windows(self) -> None:
         """A consumer that waits for each message, and one that never waits."""
-        seconds = WINDOW_RUN * self.scale
-        for work in WORKS:
+        seconds = WINDOW_RUN_SECONDS * self.scale
+        for work in WORKS_SECONDS:
             busy = self._busy_prefetch(work)
             for prefetch, points in ((1, self._cycle), (busy, self._busy)):
                 self._between()
@@ -197,23 +201,25 @@ class Experiments:
                     self.connection, [self.queue], prefetch=prefetch, work=work, seconds=seconds
                 )
                 self.queues.purge(self.queue)
-                points.add(work, *handled.after(WINDOW_SETTLE * min(self.scale, 1.0)).spells())
+                points.add(
+                    work, *handled.after(WINDOW_SETTLE_SECONDS * min(self.scale, 1.0)).spells()
+                )
 
     def _busy_prefetch(self, work: float) -> int:
         """A prefetch at which the next message is always there: above twice the knee."""
         return max(50, ceil(2.5 * (self.call + work) / work))
 
     def _latencies(self) -> None:
-        for rate in self._random.sample(sorted(RATES), len(RATES)):
+        for rate in self._random.sample(sorted(SECONDS_AT_RATE), len(SECONDS_AT_RATE)):
             self._at_rate(rate)
-            if rate > LOADED_FROM:
+            if rate > LOADED_FROM_RATE:
                 self._at_rate(rate, loaded=True)
 
     def _at_rate(self, rate: float, *, loaded: bool = False) -> None:
         """One queue, and a few messages at this rate, to an idle consumer or to one that works."""
         # A short calibration leaves out the lowest.
-        if count := round(rate * (SETTLE + RATES[rate]) * self.scale):
-            work = LOAD / rate if loaded else 0.0
+        if count := round(rate * (SETTLE_SECONDS + SECONDS_AT_RATE[rate]) * self.scale):
+            work = LOADED_SHARE / rate if loaded else 0.0
             points = self._loaded if loaded else self._latency
             points.add(rate, *self._sent(1, self._gaps(rate, count), work))
 
@@ -224,12 +230,12 @@ class Experiments:
         return gaps
 
     def _copying(self) -> None:
-        for copies in self._random.sample(COPIES, len(COPIES)):
+        for copies in self._random.sample(COPIED_TO_QUEUES, len(COPIED_TO_QUEUES)):
             self._copied(copies)
 
     def _copied(self, copies: int) -> None:
         """Several queues, and the latencies of all copies."""
-        count = max(round(COPIES_RATE * (SETTLE + COPIES_RUN) * self.scale), 5)
+        count = max(round(COPIES_RATE * (SETTLE_SECONDS + COPIES_RUN_SECONDS) * self.scale), 5)
         self._copies.add(copies, *self._sent(copies, [1 / COPIES_RATE] * count))
 
     def _sent(self, copies: int, gaps: list[float], work: float = 0.0) -> list[float]:
@@ -239,12 +245,12 @@ class Experiments:
         handled = consume(
             self.connection,
             bound,
-            prefetch=PREFETCH,
+            prefetch=BUSY_PREFETCH,
             work=work,
             count=copies * len(gaps),
             publish=lambda: self.publisher.send(exchange, "", gaps),
         )
-        return handled.after(SETTLE * min(self.scale, 1.0)).latencies
+        return handled.after(SETTLE_SECONDS * min(self.scale, 1.0)).latencies
 
     def _confirming(self) -> None:
         """Seconds from a publish to its confirm, transient and persistent."""
@@ -252,7 +258,7 @@ class Experiments:
             channel = self.connection.channel()
             channel.confirm_delivery()
             properties = pika.BasicProperties(delivery_mode=2 if persistent else 1)
-            for size in SIZES:
+            for size in SIZES_BYTES:
                 body = bytes(size)
                 for _ in range(max(round(4 * self.scale), 2)):
                     start = clock()

@@ -20,10 +20,10 @@ from controlmq.clients.pika.connecting import connection_to
 STAMP = struct.Struct("d")
 clock = time.monotonic
 
-LEAD = 0.05
+FIRST_AFTER_SECONDS = 0.05
 """Seconds from the first look at the clock to the first message."""
 
-KEEP_ALIVE = 5.0
+HEARTBEATS_EVERY_SECONDS = 5.0
 """Seconds between looks at a connection that has nothing to send, for its heartbeats."""
 
 
@@ -40,7 +40,7 @@ class PacedPublisher:
         one is sent, if those of an earlier call have been.
         """
         self._pipe.send((exchange, routing_key, list(gaps), max(size, STAMP.size)))
-        return LEAD + sum(gaps)
+        return FIRST_AFTER_SECONDS + sum(gaps)
 
 
 @contextmanager
@@ -60,16 +60,6 @@ def publishing_process(url: str) -> Iterator[PacedPublisher]:
         ours.close()
 
 
-@contextmanager
-def paced_publisher(
-    url: str, exchange: str, routing_key: str, gaps: Sequence[float], size: int = 0
-) -> Iterator[None]:
-    """While the ``with`` block lasts, a message follows the one before by each of the ``gaps``."""
-    with publishing_process(url) as publisher:
-        publisher.send(exchange, routing_key, gaps, size)
-        yield
-
-
 def sent_at(body: bytes) -> float:
     """When a message was sent, on this module's ``clock``."""
     (time_sent,) = STAMP.unpack_from(body)
@@ -84,11 +74,11 @@ def _publish(pipe: Any, url: str) -> None:
         channel = connection.channel()
         pipe.send("connected")
         while True:
-            while not pipe.poll(KEEP_ALIVE):
+            while not pipe.poll(HEARTBEATS_EVERY_SECONDS):
                 connection.process_data_events(0)
             exchange, routing_key, gaps, size = pipe.recv()
             padding = bytes(size - STAMP.size)
-            due = clock() + LEAD
+            due = clock() + FIRST_AFTER_SECONDS
             for gap in gaps:
                 due += gap
                 while (wait := due - clock()) > 0:

@@ -11,7 +11,7 @@ import pika
 from controlmq.clients.pika.connecting import connection_to
 from controlmq.measure.calibration.pacing import STAMP
 
-EXPIRES = 300_000
+QUEUE_EXPIRES_MILLISECONDS = 300_000
 """Milliseconds unused after which the broker removes a queue, should we not live to do it."""
 
 
@@ -28,7 +28,9 @@ class TemporaryQueues:
         name = _new_name()
         self.names.append(name)
         channel = self.connection.channel()
-        channel.queue_declare(name, durable=True, arguments={"x-expires": EXPIRES})
+        channel.queue_declare(
+            name, durable=True, arguments={"x-expires": QUEUE_EXPIRES_MILLISECONDS}
+        )
         channel.close()
         return name
 

@@ -21,7 +21,7 @@ from controlmq.measure.flows.notes import Notes, clock
 from controlmq.measure.flows.plan import Driver, Location, Outgoing, Plan, Receiver
 from controlmq.measure.flows.sending import STAMP, Outlet, Sender, nothing
 
-TARDY = 0.01
+LATE_AFTER_SECONDS = 0.01
 """Seconds after which a driver that nothing holds up counts as late."""
 
 
@@ -250,7 +250,7 @@ class _Driver:
         now = clock()
         self.outlet.send(now, now, self._confirmed)
         self._starts.append(now)
-        if self._held or now - self._began - self._due > TARDY:
+        if self._held or now - self._began - self._due > LATE_AFTER_SECONDS:
             self._late.append(now)
         self._held = False
         self._wait_for_next()

@@ -11,7 +11,7 @@ from controlmq.clients.pika.connecting import connection_to
 from controlmq.errors import ControlmqError
 from controlmq.measure.flows.plan import Plan
 
-EXPIRES = 300_000
+QUEUE_EXPIRES_MILLISECONDS = 300_000
 """Milliseconds unused after which the broker removes a queue, should we not live to do it."""
 
 
@@ -59,7 +59,7 @@ def _declare(connection: pika.BlockingConnection, plan: Plan) -> dict[str, int]:
             plan.name(queue),
             durable=True,
             auto_delete=not durable,
-            arguments={"x-expires": EXPIRES},
+            arguments={"x-expires": QUEUE_EXPIRES_MILLISECONDS},
         )
         waiting[queue] = int(answer.method.message_count)
     for exchange, kind in plan.exchanges.items():

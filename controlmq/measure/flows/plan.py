@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from controlmq.errors import InputError
 
-LONGEST_NAME = 255
+LONGEST_NAME_BYTES = 255
 """Bytes of a name, a routing key or a type in AMQP."""
 
 
@@ -91,10 +91,10 @@ class Plan:
         texts = [self.name(each) for each in (*self.queues, *self.exchanges)]
         texts += [text for places in self.addressed.values() for place in places for text in place]
         for text in texts:
-            if len(text.encode()) > LONGEST_NAME:
+            if len(text.encode()) > LONGEST_NAME_BYTES:
                 raise InputError(
-                    f"{text[:40]!r}... is longer than the {LONGEST_NAME} bytes that AMQP allows; "
-                    "have fewer locations that are addressed together."
+                    f"{text[:40]!r}... is longer than the {LONGEST_NAME_BYTES} bytes that AMQP "
+                    "allows; have fewer locations that are addressed together."
                 )
 
     def name(self, own: str) -> str:

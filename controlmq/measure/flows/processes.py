@@ -18,16 +18,16 @@ from controlmq.measure.flows.destinations import destinations
 from controlmq.measure.flows.notes import Notes, Place, clock
 from controlmq.measure.flows.plan import Plan
 
-LEAD = 0.1
+START_AFTER_SECONDS = 0.1
 """Seconds from telling everybody when to start to the start."""
 
-PATIENCE = 60.0
+ANSWER_WITHIN_SECONDS = 60.0
 """Seconds for a process to begin, to subscribe, or to tell its notes."""
 
-LOOK = 0.1
+LOOK_EVERY_SECONDS = 0.1
 """Seconds between looks at what is still on its way."""
 
-STEP = 1.0
+PROGRESS_EVERY_SECONDS = 1.0
 """Seconds between two words of how far a run is; a rare look disturbs it little."""
 
 Counts = tuple[Counter[Place], Counter[Place]]
@@ -50,8 +50,8 @@ def run_flows(
     """
     with destinations(url, plan) as waiting, _clients(url, plan) as clients:
         for client in clients:
-            client.hear("ready", PATIENCE)
-        began = max(clock() + LEAD, begin)
+            client.hear("ready", ANSWER_WITHIN_SECONDS)
+        began = max(clock() + START_AFTER_SECONDS, begin)
         _tell(clients, "start", began)
 
         def look() -> Counts:
@@ -61,12 +61,14 @@ def run_flows(
             return counts
 
         while (left := began + plan.seconds - clock()) > 0:
-            _watch(clients, min(left, STEP))
+            _watch(clients, min(left, PROGRESS_EVERY_SECONDS))
             if progress is not None:
                 look()
         _drain(clients, plan, look)
         _tell(clients, "stop")
-        return Notes.together(began, waiting, [each.hear("notes", PATIENCE) for each in clients])
+        return Notes.together(
+            began, waiting, [each.hear("notes", ANSWER_WITHIN_SECONDS) for each in clients]
+        )
 
 
 class _Process:
@@ -156,7 +158,7 @@ def _counted(clients: list[_Process]) -> Counts:
     received: Counter[Place] = Counter()
     _tell(clients, "count")
     for client in clients:
-        here, there = client.hear("counts", PATIENCE)
+        here, there = client.hear("counts", ANSWER_WITHIN_SECONDS)
         sent.update(here)
         received.update(there)
     return sent, received
@@ -176,7 +178,7 @@ def _drain(clients: list[_Process], plan: Plan, look: Callable[[], Counts]) -> N
         if now == before and all_sent and _everything_came(sent, received, plan):
             return
         before = now
-        _watch(clients, LOOK)
+        _watch(clients, LOOK_EVERY_SECONDS)
 
 
 def _everything_came(sent: Counter[Place], received: Counter[Place], plan: Plan) -> bool:

@@ -32,20 +32,20 @@ from identification.statistics import FIRST_HALF, SECOND_HALF, Cells, Moments, U
 CHI_SQUARE_99 = 11.345
 """99 % of a sum of three squared normal variables lie below it."""
 
-NOTICEABLE = 1e-3
+NOTICEABLE_SHARE_OF_RATE = 1e-3
 """Share of the rate: a controller designed for one model cannot tell such another from it."""
 
-MOVED = 0.1
+MOVED_SHARE = 0.1
 """Share by which a knee is uncertain; see :mod:`identification.knee`."""
 
-LONGEST_NAME = 50
+LONGEST_NAME_CHARACTERS = 50
 """Characters; a file system allows 255 bytes, and a character may take four."""
 
 Why = Literal["first model", "coefficients", "linear range", "interval"]
 
 
 @dataclass(frozen=True)
-class Publication:
+class NewModel:
     """A model that was written to ``path``, and ``why``: what had changed."""
 
     group: str
@@ -54,7 +54,7 @@ class Publication:
     why: Why
 
 
-class Publisher:
+class ModelFolder:
     """Writes models into a folder, one file per group, where they say something new."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +65,7 @@ class Publisher:
         except OSError as error:
             raise InputError(f"cannot make the folder {folder}: {error.strerror}.") from None
 
-    def publish(self, cells: Cells, fits: Sequence[Fit]) -> list[Publication]:
+    def publish(self, cells: Cells, fits: Sequence[Fit]) -> list[NewModel]:
         """Write the models that differ from those in the folder by more than their uncertainty.
 
         ``fits`` are those of ``cells``, whose groups stand in order.
@@ -81,7 +81,7 @@ class Publisher:
             if why is not None:
                 fit.model.save(path)
                 self._published[path] = fit.model
-                done.append(Publication(fit.group, path, fit.model, why))
+                done.append(NewModel(fit.group, path, fit.model, why))
         return done
 
     def _before(self, path: Path) -> ArxModel | None:
@@ -101,14 +101,14 @@ def news(before: ArxModel | None, fit: Fit, rows: Moments) -> Why | None:
     assert fit.train is not None
     if before is None:
         return "first model"
-    if abs(model.interval - before.interval) > MOVED * before.interval:
+    if abs(model.interval - before.interval) > MOVED_SHARE * before.interval:
         return "interval"
     if _range_moved(before.linear_range, model.linear_range):
         return "linear range"
     apart = mean_square_difference(before, model, rows)
     noise = CHI_SQUARE_99 * fit.train.rmse**2 / max(float(rows.effective_rows[0]), 1.0)
     rate = float(rows.raw_products[0, Y, Y] / rows.weight[0])
-    return "coefficients" if apart > max(noise, NOTICEABLE**2 * rate) else None
+    return "coefficients" if apart > max(noise, NOTICEABLE_SHARE_OF_RATE**2 * rate) else None
 
 
 def mean_square_difference(one: ArxModel, other: ArxModel, rows: Moments) -> float:
@@ -129,13 +129,13 @@ def fitted_rows(cells: Cells, own: slice, linear_range: tuple[float, float]) -> 
 
 
 def _range_moved(before: tuple[float, float], now: tuple[float, float]) -> bool:
-    allowed = MOVED * (before[1] - before[0])
+    allowed = MOVED_SHARE * (before[1] - before[0])
     return any(abs(new - old) > allowed for old, new in zip(before, now, strict=True))
 
 
 def file_name(group: str) -> str:
     """A group's file: its own name where a file can have it, else one that no other group gets."""
-    name = re.sub(r"[^\w.-]", "_", group).lstrip(".")[:LONGEST_NAME]
+    name = re.sub(r"[^\w.-]", "_", group).lstrip(".")[:LONGEST_NAME_CHARACTERS]
     if not name or name != group:
         name = f"{name}-{hashlib.sha256(group.encode()).hexdigest()[:8]}"
     return f"{name}.json"
