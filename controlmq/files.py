@@ -77,7 +77,7 @@ def json_format(text: str) -> str | None:
 def check_keys(
     content: dict[str, Any], required: Collection[str], optional: Collection[str]
 ) -> None:
-    """Refuse an object that lacks a required key or has one that nobody would read."""
+    """Refuse an object that lacks a required key or has one that is not known."""
     missing = [key for key in required if key not in content]
     if missing:
         raise InputError(f"{', '.join(missing)} missing; needed: {', '.join(required)}.")

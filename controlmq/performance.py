@@ -18,7 +18,7 @@ SETTLED_SHARE_OF_GOAL = 0.05
 noise, so the band is wider than the 2 % of a computed response."""
 
 FEWEST_SAMPLES = 4
-"""Samples from which a mean and a spread can be told."""
+"""Samples needed for a mean and a spread."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class TraceWriter:
     """Writes transitions into a folder, a file for every ``rows_per_file`` of them.
 
     Use it as a context manager, or call :meth:`close`: rows are on disk once their file is
-    full or the writer is closed. With ``every_row`` the file is written anew, whole, with each
+    full or the writer is closed. With ``every_row`` the whole file is written again with each
     row: a process that dies loses the interval it was in and no other. Two writers may share a
     folder.
 

@@ -45,7 +45,7 @@ RESIDUAL_LAGS = 10
 """Lags of the residuals that are tested together; even, so that the test is in closed form."""
 
 FEWEST_ROWS = 40
-"""Rows that 18 candidates with up to 7 parameters can be told apart on."""
+"""Rows needed to compare 18 candidates with up to 7 parameters."""
 
 CEILING_COLUMN = "_ceiling_"
 """Column that brings a group's knee to its rows."""
@@ -102,8 +102,8 @@ def diagnose(transitions: DataFrame, fits: Sequence[Fit]) -> list[Diagnosis]:
         F.broadcast(transitions.sparkSession.createDataFrame(chosen)), by
     ).select(*by, "trace", "sample", "u", "y", "y_next", "window_limited", CEILING_COLUMN)
     found = rows.groupBy(*by).applyInPandas(_of_group, SCHEMA).toArrow().to_pylist()
-    told = {row["group"]: Diagnosis(**row) for row in found}
-    return [told[fit.group] for fit in fits if fit.group in told]
+    by_group = {row["group"]: Diagnosis(**row) for row in found}
+    return [by_group[fit.group] for fit in fits if fit.group in by_group]
 
 
 def _of_group(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def _of_group(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = rows.sort_values(["trace", "sample"])
-    told = diagnosis(
+    diagnosed = diagnosis(
         label(key),
         rows["trace"].to_numpy(),
         rows["sample"].to_numpy(dtype=np.int64),
@@ -120,7 +120,7 @@ def _of_group(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
         rows["y_next"].to_numpy(dtype=float),
         rows["window_limited"].to_numpy(dtype=bool),
     )
-    return pd.DataFrame([asdict(told)])
+    return pd.DataFrame([asdict(diagnosed)])
 
 
 def diagnosis(

@@ -1,6 +1,6 @@
 """A function over many points, on Spark's executors, with results as they come.
 
-Points are sent in batches, each batch as a Spark job of its own: Spark runs as many jobs side by
+Points are sent in batches, each batch as a Spark job: Spark runs as many jobs side by
 side as there are cores, results arrive while others still run, and the same calls work on a
 local session, a cluster and Spark Connect.
 """
@@ -38,12 +38,12 @@ CANCEL_EVERY_SECONDS = 0.2
 def over(
     spark: SparkSession, function: Callable[[Point], Result], points: Sequence[Point]
 ) -> Generator[tuple[int, Result], None, None]:
-    """``function`` of every point, as ``(number of the point, result)``, in no certain order.
+    """``function`` of every point, as ``(number of the point, result)``, in any order.
 
     Function, points and results must be picklable, the function's module importable by the
-    executors. The first point that raises ends all of it: with a
-    :class:`~controlmq.errors.ControlmqError` of its own, if that is what it raised. Leaving
-    the iterator early, by Ctrl-C say, cancels what is under way.
+    executors. The first point that raises ends all of it; a
+    :class:`~controlmq.errors.ControlmqError` is raised again as it was. Leaving the iterator
+    early, for example by Ctrl-C, cancels what is under way.
     """
     cores = parallelism(spark)
     size = max(1, -(-len(points) // (cores * BATCHES_PER_CORE)))
@@ -114,7 +114,7 @@ def _run(
 
 
 def _answer(function: Callable[[Any], Any], number: int, point: object) -> bytes:
-    """What became of a point: a mistake of the user's comes back as such, not as a traceback."""
+    """The result of a point; a user's mistake is returned as such, not as a traceback."""
     try:
         return pickle.dumps((number, function(point), None))
     except ControlmqError as error:

@@ -53,7 +53,7 @@ def read_traces(
 
 
 def refuse_unreadable(path: Path) -> None:
-    """Refuse a folder in which one may not be listed: its files would be missed by nobody."""
+    """Refuse a folder that may not be listed: its files would be silently skipped."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, PermissionError):  # a file, or nothing there

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from controlmq.cli.arguments import Commands
 
 SHORTEST_CALIBRATION_SECONDS = 1.0
-"""Seconds below which a calibration would measure too few messages of anything."""
+"""Below this a calibration would measure too few messages."""
 
 TEACHING = f"""\
-Measures, from here, what messages cost on this broker, this client and the way between them:
+Measures, from here, what messages cost on this broker, this client and the network between:
 round trip, publishing, delivering and acknowledging by message and by byte, what a consumer
 takes beyond its work, copies to several queues, persistence. Run it where your consumer runs,
 while neither is busy. It publishes to durable queues of its own and deletes them afterwards;
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse before a minute is spent what would be refused after it."""
+    """Refuse bad options before the measurement, not after it."""
     if arguments.duration < SHORTEST_CALIBRATION_SECONDS:
         raise InputError(
             f"--duration is {arguments.duration:g}; give {SHORTEST_CALIBRATION_SECONDS:g} seconds "
@@ -125,7 +125,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _try_out(arguments: argparse.Namespace) -> None:
-    """Make of every option what the scenario will have of it."""
+    """Build what the scenario will make of each option, so that a bad one is named."""
     from simulator import Broker, Duration, Publishers
 
     every = Duration(1.0)

@@ -79,14 +79,14 @@ def _experiment(arguments: argparse.Namespace, out: Path, view: Console) -> Outc
     columns = (TextColumn("{task.description:<36}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=view) as bar:
         task = bar.add_task("starting Spark", total=None)
-        told = ""
+        shown = ""
 
         def progress(doing: str) -> None:
-            nonlocal told
+            nonlocal shown
             bar.update(task, advance=1, description=doing)
-            if doing != told and not view.is_terminal:
+            if doing != shown and not view.is_terminal:
                 say(view, doing)
-            told = doing
+            shown = doing
 
         extent = QUICK if arguments.quick else FULL
         demo = Demo(scenario, arguments.seed, extent, out / TRACES, progress)

@@ -28,7 +28,7 @@ given to wrap) and keeps a model file for every group in OUT. Older rows weigh l
 for every half-life. A model file is replaced when the model has changed by more than its
 uncertainty, and a consumer that runs with --controller OUT/GROUP.json takes it up.
 
-Stop it with Ctrl-C or in any other way: started again with the same OUT it goes on where it was,
+Stop it with Ctrl-C or in any other way: started again with the same OUT it continues where it was,
 counts no row twice and loses none.
 
 examples:
@@ -47,7 +47,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("traces", help="the folder that consumers write to")
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the models")
     parser.add_argument(
-        "--checkpoint", metavar="DIR", help="where to go on from (default OUT/.follow)"
+        "--checkpoint", metavar="DIR", help="where to continue from (default OUT/.follow)"
     )
     parser.add_argument(
         "--half-life",
@@ -68,7 +68,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Follow until told to stop, a line for whatever is worth one."""
+    """Follow until stopped, printing a line for each change."""
     from controlmq.cli.output import console, say
     from identification.continuous import Options, follow
     from identification.session import session
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Teller:
-    """Tells a person what happens: what was published, what was left out, who has no model."""
+    """Prints what a batch changed: new models, rows left out, groups without a model."""
 
     def __init__(self) -> None:
         self._causes: dict[str, str | None] = {}

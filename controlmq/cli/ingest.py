@@ -74,7 +74,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ingest and tell what became of the samples."""
+    """Ingest and print what became of the samples."""
     from controlmq.cli.output import print_json
     from identification.ingest import ingest
     from identification.raw import Columns

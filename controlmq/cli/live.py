@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from controlmq.clients.pika.handling import Handler
 
 URL_VARIABLE = "CONTROLMQ_URL"
-"""Where the URL may stand instead: an argument is seen by everyone who lists processes."""
+"""The environment variable for the URL: everyone who lists processes sees arguments."""
 
 TLS = """\
 The URL is pika's: amqps:// connects with TLS and checks the server's certificate; options such
@@ -45,7 +45,7 @@ def add_handler(parser: ArgumentParser) -> None:
         "--work",
         type=number,
         metavar="SECONDS",
-        help="no handler: take so long over each message and drop it",
+        help="instead of a handler: wait this long for each message and drop it",
     )
     parser.add_argument(
         "--workers", type=count, default=1, help="threads that run the handler (default 1)"

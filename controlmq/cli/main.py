@@ -58,8 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (error.name or "").split(".")[0] in ("controlmq", "identification", "simulator"):
             raise
         return _fail(
-            f"this needs {error.name}, which a small installation has not; run: "
-            "pip install 'controlmq[all]'",
+            f"this needs {error.name}, which is not installed; run: pip install 'controlmq[all]'",
             2,
         )
     except KeyboardInterrupt:

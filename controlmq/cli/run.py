@@ -52,7 +52,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--interval", type=number, default=1.0, metavar="SECONDS", help="of a sample (default 1)"
     )
-    parser.add_argument("--samples", type=count, help="stop after so many (default: never)")
+    parser.add_argument("--samples", type=count, help="stop after this number (default: never)")
     parser.add_argument("--trace", metavar="FOLDER", help="record a trace while running")
     add_json(parser)
     parser.set_defaults(run=run)
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             print(_json_line(step) if arguments.json else _line(step, arguments.goal), flush=True)
         except BrokenPipeError:
-            return False  # whoever read us has seen enough
+            return False  # the reader of our output has closed it
         return arguments.samples is None or seen < arguments.samples
 
     with ExitStack() as stack:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from identification import Fit
 
 TEACHING = """\
-A trace tells of every row how long the handler took, in bands half an octave wide. Every band
-with enough rows gets a model and a controller of its own; a consumer that is given the file
-blends neighbouring ones by the handler time that it measures. Record levels in random order at
+Each row of a trace has the handler time, in bands half an octave wide. Every band with enough
+rows gets its own model and controller; a consumer that runs with the file blends neighbouring
+controllers by the handler time that it measures. Record levels in random order at
 each workload you expect, into one folder.
 
 examples:

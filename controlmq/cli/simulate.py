@@ -45,10 +45,10 @@ examples:
 """
 
 DEFAULT_SAMPLES = 100
-"""How many, unless told otherwise."""
+"""Samples of a run without --samples."""
 
 DEFAULT_GROUP = "simulated"
-"""The group of a recorded trace, unless told otherwise."""
+"""The group of a recorded trace without --group."""
 
 
 def add_to(commands: Commands) -> None:

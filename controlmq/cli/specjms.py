@@ -63,7 +63,7 @@ def add_to(commands: Commands) -> None:
         "--drain",
         type=number,
         default=30.0,
-        help="seconds (default 30); a live run drains until all is there, at most so long",
+        help="seconds (default 30); a live run ends as soon as every message has arrived",
     )
     parser.add_argument("--pacing", default="deterministic", help="or exponential")
     parser.add_argument("--cores", type=int, help="of the simulated broker (default 8)")

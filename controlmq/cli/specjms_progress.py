@@ -1,4 +1,4 @@
-"""The table of a run while it runs, for whoever sits at a terminal."""
+"""The table that a terminal shows while a SPECjms2007 run is under way."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from simulator.specjms.progress import Progress
 
 REDRAW_EVERY_SECONDS = 0.9
-"""Seconds between two drawings: clients that are measured run on the same machine."""
+"""Seconds between two drawings, few because measured clients share the machine."""
 
 
 class Watch:
-    """Draws how far a run is, at once and then as seldom as ``REDRAW_EVERY_SECONDS``."""
+    """Draws how far a run is, at most once every ``REDRAW_EVERY_SECONDS``."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._next = 0.0
 
     def look(self, progress: Callable[[], Progress]) -> None:
-        """Draw what is asked for only now, if it is time to."""
+        """Draw what ``progress`` returns, which is called only if it is time to draw."""
         if time.monotonic() >= self._next:
             self.show(progress())
 
     def show(self, progress: Progress) -> None:
-        """Draw it in any case."""
+        """Draw now."""
         from simulator.specjms.report import progress_table
 
         self._live.update(progress_table(progress), refresh=True)
@@ -38,7 +38,7 @@ class Watch:
 
 @contextmanager
 def watched() -> Iterator[Watch | None]:
-    """Somebody to tell how far a run is, or nobody if there is no terminal."""
+    """What draws the progress of a run, None if there is no terminal."""
     from rich.live import Live
 
     from controlmq.cli.output import console
@@ -47,6 +47,6 @@ def watched() -> Iterator[Watch | None]:
     if not view.is_terminal:
         yield None
         return
-    # Without a thread of its own: what it would draw only changes when it is told.
+    # No refresh thread: the table changes only when it is updated.
     with Live(console=view, transient=True, auto_refresh=False) as live:
         yield Watch(live)

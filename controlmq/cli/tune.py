@@ -204,16 +204,16 @@ def _progress(view: Console) -> Iterator[Callable[[str, int, int], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    told = ""
+    shown = ""
     with Progress(*columns, console=view, transient=True) as bar:
         task = bar.add_task("starting Spark", total=None)
 
         def progress(doing: str, done: int, total: int) -> None:
-            nonlocal told
+            nonlocal shown
             bar.update(task, description=doing, completed=done, total=total)
-            if doing != told and not view.is_terminal:
+            if doing != shown and not view.is_terminal:
                 say(view, doing)
-            told = doing
+            shown = doing
 
         yield progress
 

@@ -1,7 +1,7 @@
-"""Interrupts that wait for what must not be left half done.
+"""Interrupts that wait until an operation is complete.
 
-A connection that was interrupted in the middle of a frame cannot even be closed: it may raise
-anything, or wait for ever. A process whose start was interrupted runs, and nobody knows of it.
+A connection that was interrupted in the middle of a frame cannot be closed: it may raise anything
+or wait forever. A process whose start was interrupted keeps running without an owner.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 def held_interrupts() -> Iterator[Callable[[], None]]:
     """Hold back a Ctrl-C until what is yielded is called, or the end; it is then raised.
 
-    A second one is not held back, for a broker that does not answer. Outside the main thread,
-    which alone hears of them, nothing is changed.
+    A second one is raised at once, in case the broker does not answer. Outside the main thread,
+    which alone receives them, nothing changes.
     """
     held = False
 

@@ -1,4 +1,4 @@
-"""Stopping when it is safe to: a signal is noted, and asked for between two messages."""
+"""Stopping between two messages: a signal is noted, and the loop looks for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 
 
 class Stop:
-    """Whether to stop, and why: a signal, or whoever sets ``wanted``."""
+    """Whether to stop: after a signal, or because ``wanted`` was set."""
 
     def __init__(self) -> None:
         self.wanted = False

@@ -1,6 +1,6 @@
 """A schedule: one controller for each workload profile, and its file.
 
-A profile is a workload a consumer may meet, told apart by what its consumer can measure. The
+A profile is a workload that a consumer may meet, described by what the consumer can measure. The
 profiles of a schedule form a table, as in any gain-scheduled controller: one quantity or more,
 a few breakpoints of each, and a tuning at every crossing. Between breakpoints neighbours blend
 linearly; beyond the outermost the outermost holds.
@@ -38,7 +38,7 @@ QUANTITIES = {
 
 @dataclass(frozen=True)
 class Profile:
-    """A workload, by the quantities that tell it from others, and the tuning made for it."""
+    """A workload, by the quantities that distinguish it, and the tuning made for it."""
 
     at: Mapping[str, float]
     tuning: Tuning
@@ -51,14 +51,13 @@ class Profile:
         for quantity, value in self.at.items():
             if quantity not in QUANTITIES:
                 raise InputError(
-                    f"a profile is told by {quantity!r}; a consumer measures "
-                    f"{' and '.join(QUANTITIES)}."
+                    f"a profile is at {quantity!r}; a consumer measures {' and '.join(QUANTITIES)}."
                 )
             not_negative(quantity, value)
         if self.tuning.kind == "p":
             raise InputError(
                 "a profile has a p controller, which steps with its operating point when profiles "
-                "change; give pi or pid, which go on from the prefetch in force."
+                "change; give pi or pid, which continue from the prefetch in force."
             )
 
 
@@ -85,7 +84,7 @@ class Schedule(JsonFile):
         if not self.profiles:
             raise InputError("a schedule needs at least one profile.")
         if any(profile.at.keys() != self.profiles[0].at.keys() for profile in self.profiles):
-            raise InputError("the profiles are told by different quantities; use the same in all.")
+            raise InputError("the profiles use different quantities; use the same in all.")
         self._check_table()
         intervals = [profile.tuning.model.interval for profile in self.profiles]
         if max(intervals) > SAME_INTERVAL_FACTOR * min(intervals):

@@ -118,7 +118,7 @@ def build(tuning: Tuning, limits: Limits | None = None) -> P | PI | PID:
 
 
 def build_schedule(schedule: Schedule, limits: Limits | None = None) -> ScheduledController:
-    """The controller object of a schedule; ``limits`` hold for every profile alike."""
+    """The controller object of a schedule; ``limits`` hold for every profile."""
     laws = [_velocity_form(profile.tuning, limits) for profile in schedule.profiles]
     return ScheduledController(schedule, laws)
 

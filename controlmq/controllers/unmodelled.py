@@ -1,4 +1,4 @@
-"""Integral control without a model: the consumer's own rate tells the gain."""
+"""Integral control without a model: the gain comes from the consumer's own rate."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 
 ERROR_SHARE_PER_SAMPLE = 0.5
-"""Share of the error that one sample takes away. Twice as much would be too much for a consumer
-whose rate follows a sample late."""
+"""Share of the error that one sample removes. Twice as much would be unstable for a consumer whose
+rate follows one sample late."""
 
 LARGEST_STEP_FACTOR = 2.0
-"""Times by which the prefetch grows or shrinks at most: the first samples tell little."""
+"""Factor by which the prefetch grows or shrinks at most: the first samples are unreliable."""
 
 
 class Unmodelled:

@@ -9,10 +9,9 @@ A message to ``n`` queues costs its publisher's connection ``publish + n * copy`
 ``enqueue`` and ``deliver``. On one core the copy in the middle reaches its handler after
 ``publish + n * (copy + enqueue) + (n + 1) / 2 * deliver``, so the slope of the median latency
 over ``n`` is ``copy + enqueue + deliver / 2``; where routing ends and the queue begins cannot
-be seen from outside, and each gets half. The rest of the latency is on the two links. It is
-longer when messages come seldom, because whoever has slept longer wakes up later, and when some
-have to wait, because that moves the middle of times that vary; the publisher's link is that of
-one rate, work and prefetch.
+be seen from outside, and each gets half. The rest of the latency is on the two links. Latency
+rises at low rates because idle processes take longer to wake up, and under load because waiting
+shifts the median; so the publisher's link holds for one rate, work and prefetch.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
     from simulator import Broker, Consumer, Link, Scenario
 
 TYPICAL_WORK_SECONDS = 0.001
-"""Seconds of work a message at which the broker's part of a round is looked at."""
+"""Work for a message at which the broker's part of a round is computed."""
 
 MOST_LOAD_SHARE = 0.5
-"""Share of the time a consumer works beyond which more of it adds no more to a median latency
-but waiting, which the simulation has anyway."""
+"""Share of the time that a consumer works. Beyond it more work adds only waiting to the median
+latency, and the simulation has that anyway."""
 
 PUBLISHED_PER_CONSUMED = 1.25
-"""Messages published for each that the consumer can take, where its window is to be the limit."""
+"""Messages published for each that the consumer can take, so that its window is the limit."""
 
 LONGEST_QUEUE_MESSAGES = 10_000
-"""Messages that then wait at most."""
+"""Messages that wait in the queue at most while more is published than consumed."""
 
 PUBLISHING_LINK, CONSUMING_LINK = "publishing", "consuming"
 """The names of the two links."""
@@ -66,7 +65,7 @@ def broker_of(found: Calibration, cores: int = 1) -> Broker:
 
 
 def latency_of(found: Calibration, work: float, prefetch: float, rate: float) -> float:
-    """The median latency at this rate (messages/second), of a consumer that works so long.
+    """The median latency at this rate (messages/second) of a consumer with this work (seconds).
 
     Both curves are straight in between; the share that a load adds is taken to grow with it.
     What has to wait does so while another is handled, and with prefetch 1 for a whole round.
@@ -82,11 +81,11 @@ def latency_of(found: Calibration, work: float, prefetch: float, rate: float) ->
 
 
 def links_of(found: Calibration, work: float, latency: float | None = None) -> list[Link]:
-    """The ways of a publisher and of a consumer that works so long.
+    """The links of a publisher and of a consumer with this work (seconds).
 
-    The publisher's has what it takes to wake up everybody on the way of a message whose median
-    ``latency`` (seconds) this is; without one, that of the messages that were copied, which came
-    at even distances.
+    The publisher's link has what is left of the median ``latency`` (seconds) after the broker
+    and the consumer's link. Without one it is the latency of the messages that were copied,
+    which were sent at even intervals.
     """
     from simulator import Link
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from identification import Fit
 
 SERVICE_TIME = "service_time_band"
-"""The column by which workloads are told apart; 0 where the service time is not known."""
+"""The column that separates workloads; 0 where the service time is not known."""
 
 
 def fit_workloads(spark: SparkSession, trace: str) -> list[Fit]:

@@ -28,7 +28,7 @@ def run_live(
     seed: int = 0,
     watch: Callable[[Progress], None] | None = None,
 ) -> Run:
-    """Run all phases of a workload on the broker at ``url``; ``watch`` hears how far it is."""
+    """Run all phases of a workload on the broker at ``url``; ``watch`` gets its progress."""
     from simulator.specjms.observed import observed_run
 
     progress = None if watch is None else partial(_tell, watch, workload)
@@ -48,10 +48,10 @@ def _tell(
 
 
 def plan_of(workload: Workload, seed: int = 0, *, together: bool = False) -> Plan:
-    """Who sends, receives and answers what, with names on the broker that nobody else has.
+    """Who sends, receives and answers what, with unique names on the broker.
 
-    Receivers do no work of their own. With everybody ``together`` in one process none waits for
-    a core that another has, which at a few messages/second is most of what they could wait for.
+    Receivers do no work. With all locations ``together`` in one process none waits for a core
+    that another uses, which at a few messages/second is most of the waiting there is.
     """
     scenario, phases = workload.scenario, workload.phases
     drivers: dict[str, list[Driver]] = {}

@@ -33,7 +33,7 @@ def page(title: str, sections: Sequence[str]) -> str:
 
 
 def title_element(title: str) -> str:
-    """The line by which a page with this title can be told from others."""
+    """The line that identifies a page with this title."""
     return f"<title>{escape(title)}</title>"
 
 

@@ -11,7 +11,7 @@ from controlmq.clients.stopping import Stop
 from controlmq.measure.load import Load
 
 BEHIND_AFTER_SECONDS = 0.25
-"""Seconds behind its plan from which a publisher counts as not keeping up."""
+"""A publisher that is this far behind its plan does not keep up."""
 
 LOOK_EVERY_SECONDS = 0.01
 """Seconds between looks at the connection, which must answer heartbeats and flow control."""
@@ -29,11 +29,10 @@ def publish(
     stop: Stop,
     progress: Callable[[int, float, float], None] = lambda sent, elapsed, behind: None,
 ) -> int:
-    """Publish until ``duration`` seconds or ``count`` messages are over, or told to stop.
+    """Publish for ``duration`` seconds, or ``count`` messages, or until ``stop`` is wanted.
 
-    Returns how many were published, exactly, for it stops between two of them.
-
-    ``progress`` hears of messages sent, seconds passed and seconds behind the plan.
+    Returns how many were published; it stops between two messages, so the number is exact.
+    ``progress`` gets the messages sent, the seconds passed and the seconds behind the plan.
     """
     channel = connection.channel()
     properties = pika.BasicProperties(delivery_mode=2 if persistent else 1)

@@ -47,7 +47,7 @@ def absorb(
     )
     single = young.dropDuplicates([*options.trace_columns, "sample"]).persist()
     try:
-        batch = _runs(single, options)
+        batch = _spans(single, options)
         latest = batch.latest
         if latest is None:
             return state, Counts(forgotten=placed - kept, unplaced=rows - placed)
@@ -90,10 +90,10 @@ def _kept(state: RunningStatistics) -> Column:
     return _era(state.options) >= state.oldest
 
 
-def _runs(rows: DataFrame, options: Options) -> Seen:
-    """The runs of sample numbers in rows of which none is there twice.
+def _spans(rows: DataFrame, options: Options) -> Seen:
+    """The spans of sample numbers in rows of which none is there twice.
 
-    Within a run the sample number less the row's own number is the same for all.
+    Within a span the sample number less the row's own number is the same for all.
     """
     names = options.trace_columns
     place = F.row_number().over(Window.partitionBy(*names).orderBy("sample"))
@@ -111,13 +111,13 @@ def _runs(rows: DataFrame, options: Options) -> Seen:
 
 
 def _without(rows: DataFrame, known: Seen, options: Options) -> DataFrame:
-    """The rows that are in none of the runs."""
-    if not known.runs:
+    """The rows that are in none of the spans."""
+    if not known.spans:
         return rows
     names = options.trace_columns
     renamed = {name: f"_known_{name}" for name in names}
     table = known.to_arrow(names).rename_columns([*renamed.values(), "low", "high", "latest"])
-    runs = F.broadcast(rows.sparkSession.createDataFrame(table))
-    same = [rows[name] == runs[other] for name, other in renamed.items()]
-    inside = rows["sample"].between(runs["low"], runs["high"])
-    return rows.join(runs, reduce(and_, same) & inside, "left_anti")
+    spans = F.broadcast(rows.sparkSession.createDataFrame(table))
+    same = [rows[name] == spans[other] for name, other in renamed.items()]
+    inside = rows["sample"].between(spans["low"], spans["high"])
+    return rows.join(spans, reduce(and_, same) & inside, "left_anti")

@@ -1,4 +1,4 @@
-"""The job: a query that watches, a batch that counts, models that are published."""
+"""The continuous job: a query watches the folder, batches count rows, models are written."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def follow(
 ) -> None:
     """Keep the models in the folder ``models`` true to what consumers write to ``traces``.
 
-    Looks for new rows ``every`` so many seconds, or ``once`` only. ``checkpoint``, by default
-    ``.follow`` in the folder of the models, is where it goes on from after any kind of end.
+    Looks for new rows every ``every`` seconds, or ``once`` only. ``checkpoint``, by default
+    ``.follow`` in the folder of the models, is where it continues after any kind of end.
     ``traces`` is a folder or, with a scheme (``hdfs://...``), any place that Spark reads, where
     files are then taken for complete and read once. Returns when it is done; Ctrl-C ends it.
 
@@ -105,7 +105,7 @@ class _Follower:
         self.file = place / "statistics.zip"
         self.state = start(self.file, options)
         if not self.file.exists():
-            # Spark would take for done what nobody has counted.
+            # Spark would mark as done what was not counted.
             shutil.rmtree(place / "spark", ignore_errors=True)
         self.failure: BaseException | None = None
         self._on_progress = on_progress
@@ -255,7 +255,7 @@ def _behind_connect(spark: SparkSession) -> bool:
 
 @contextmanager
 def _alone(place: Path) -> Iterator[IO[str]]:
-    """Make sure that no other process counts into the same place."""
+    """Make sure that no other process counts into the same folder."""
     import fcntl
 
     try:

@@ -1,4 +1,4 @@
-"""When a model is worth a new file, and the files.
+"""A folder with a model file for every group, each replaced when the model has changed.
 
 **The rule.** The new model replaces the published one when the published one lies outside the
 joint 99 % confidence region of the new one's a, b and c, that is, when
@@ -33,7 +33,7 @@ CHI_SQUARE_99 = 11.345
 """99 % of a sum of three squared normal variables lie below it."""
 
 NOTICEABLE_SHARE_OF_RATE = 1e-3
-"""Share of the rate: a controller designed for one model cannot tell such another from it."""
+"""Share of the rate: a controller designed for one model works as well with the other."""
 
 MOVED_SHARE = 0.1
 """Share by which a knee is uncertain; see :mod:`identification.knee`."""

@@ -1,4 +1,4 @@
-"""All that is known after a batch: one value, one file, replaced as a whole.
+"""The statistics of all rows so far: one value, one file, replaced as a whole.
 
 Time is cut into eras of a few half-lives. A row belongs to the era of its own time, however late
 it comes, and weighs ``2^((time - reference) / half_life)``; the reference is the end of the newest
@@ -198,7 +198,7 @@ class RunningStatistics:
                 return cls._from_archive(archive, str(path))
         except (OSError, KeyError, TypeError, zipfile.BadZipFile, pa.ArrowException):
             raise InputError(
-                f"{path} is not what was written there; remove its folder to count anew."
+                f"{path} is not what was written there; remove its folder to count again."
             ) from None
 
     @classmethod

@@ -27,7 +27,7 @@ from identification.continuous.running_statistics import (
     RunningStatistics,
     start,
 )
-from identification.continuous.seen import Run, Seen
+from identification.continuous.seen import Seen, Span
 from identification.continuous.snapshot import held_still
 from identification.label import label
 from identification.statistics import EXTREMES, HELD_OUT, Cells, Moments
@@ -37,7 +37,7 @@ OPTIONS = Options(half_life=600.0)
 
 
 def seen(*samples: int, trace: str = "t", time: float = 0.0) -> Seen:
-    return Seen.of([(("g", trace), Run(k, k, time)) for k in samples])
+    return Seen.of([(("g", trace), Span(k, k, time)) for k in samples])
 
 
 numbers = st.frozensets(st.integers(0, 40))
@@ -58,8 +58,8 @@ def test_runs_are_sets_of_samples(first: frozenset[int], second: frozenset[int])
 def test_a_trace_without_a_gap_is_one_run_however_long() -> None:
     known = Seen()
     for low in range(0, 100_000, 1000):
-        known = known.union(Seen({("g", "t"): (Run(low, low + 999, float(low)),)}))
-    assert known.runs == {("g", "t"): (Run(0, 99_999, 99_000.0),)}
+        known = known.union(Seen({("g", "t"): (Span(low, low + 999, float(low)),)}))
+    assert known.spans == {("g", "t"): (Span(0, 99_999, 99_000.0),)}
 
 
 def test_runs_are_forgotten_by_their_own_time() -> None:
@@ -108,7 +108,7 @@ def absorbed(state: RunningStatistics, rows: Sequence[Transition]) -> RunningSta
     """What a batch does to the state, rows being new."""
     moved = state.moved_on(max(state.options.era(row.time) for row in rows))
     counted = Seen.of(
-        ((row.group, row.trace), Run(row.sample, row.sample, row.time)) for row in rows
+        ((row.group, row.trace), Span(row.sample, row.sample, row.time)) for row in rows
     )
     assert moved.oldest is not None
     kept = [row for row in rows if state.options.era(row.time) >= moved.oldest]

@@ -21,7 +21,7 @@ Handler = Callable[[bytes, pika.BasicProperties], object]
 
 
 def load_handler(name: str) -> Handler:
-    """The function that ``module:function`` names; modules are also sought where we are."""
+    """The function that ``module:function`` names; the current folder is searched too."""
     module_name, _, function = name.partition(":")
     if not module_name or not function:
         raise InputError(f"the handler {name!r} has no function; give module:function.")
@@ -41,7 +41,7 @@ def load_handler(name: str) -> Handler:
 
 
 def work_of(seconds: float) -> Handler:
-    """A handler that takes so long over each message, and drops it."""
+    """A handler that waits this long for each message and drops it."""
 
     def work(body: bytes, properties: pika.BasicProperties) -> None:
         time.sleep(seconds)

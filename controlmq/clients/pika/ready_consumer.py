@@ -1,4 +1,4 @@
-"""A ready consumer: connects, wraps, handles messages until told to stop, leaves cleanly."""
+"""A consumer ready to run: connects, wraps, handles messages until stopped, closes cleanly."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Run:
+class ClosedLoop:
     """One closed loop, sample by sample."""
 
     controller: str
@@ -94,13 +94,13 @@ class Outcome:
     levels: list[Transition]
     ramp_fit: RampFit
     designs: dict[str, Design]
-    held: dict[float, dict[str, Run]] = field(repr=False)
+    held: dict[float, dict[str, ClosedLoop]] = field(repr=False)
     judged: dict[float, dict[str, Performance]]
-    stories: dict[str, Run] = field(repr=False)
+    stories: dict[str, ClosedLoop] = field(repr=False)
 
 
 class Demo:
-    """Runs the experiment part by part, telling ``progress`` about every sample."""
+    """Runs the experiment part by part, calling ``progress`` for every sample."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Demo:
         )
 
     def _record(self, name: str, levels: list[float], doing: str) -> Path:
-        """Run an open-loop experiment into a trace folder of its own."""
+        """Run an open-loop experiment and record it; returns the folder of the trace."""
         folder = self.traces / name
         plant = SimulatedConsumer(self.scenario, seed=self.seed)
         with TraceWriter(folder) as writer:
@@ -205,14 +205,14 @@ class Demo:
             condition_with_offset=with_offset.condition or math.inf,
         )
 
-    def _hold(self, design: Design, goal: float) -> Run:
+    def _hold(self, design: Design, goal: float) -> ClosedLoop:
         """A consumer started at its scenario's prefetch and left alone with one goal."""
         doing = f"{design.tuning.kind.upper()} holds {goal:g} msg/s"
         plant = SimulatedConsumer(self.scenario, seed=self.seed + 1)
         loop = Loop(plant, build(design.tuning), goal)
-        return Run(design.tuning.kind, self._steps(loop, self.extent.closed_loop, doing))
+        return ClosedLoop(design.tuning.kind, self._steps(loop, self.extent.closed_loop, doing))
 
-    def _story(self, design: Design) -> Run:
+    def _story(self, design: Design) -> ClosedLoop:
         """A step of the goal, slower work, then a pause and a burst on a short queue."""
         doing = f"{design.tuning.kind.upper()} meets disturbances"
         plant = SimulatedConsumer(with_queue_of(self.scenario, 1000), seed=self.seed + 2)
@@ -234,7 +234,7 @@ class Demo:
             if steps:
                 events.append(Event(len(steps), name))
             steps.extend(self._steps(loop, phase, doing))
-        return Run(design.tuning.kind, tuple(steps), tuple(events))
+        return ClosedLoop(design.tuning.kind, tuple(steps), tuple(events))
 
     def _steps(self, loop: Loop, samples: int, doing: str) -> tuple[Step, ...]:
         steps = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from controlmq import published
 from controlmq.design.analysis import step_response
-from controlmq.experiments.demo.experiment import PAUSE, Outcome, Run
+from controlmq.experiments.demo.experiment import PAUSE, ClosedLoop, Outcome
 from controlmq.performance import SETTLED_SHARE_OF_GOAL, settling_samples
 
 MODEL_KEYS = (
@@ -85,7 +85,7 @@ def _goal_step(outcome: Outcome, kind: str) -> dict[str, float]:
     return {"from": before, "to": after, "largest_gap_percent": 100 * max(gaps) / after}
 
 
-def _phases(run: Run) -> list[dict[str, Any]]:
+def _phases(run: ClosedLoop) -> list[dict[str, Any]]:
     """After each event: how far off the goal, and after how many samples back within 5 %.
 
     A pause of the publishers is left out: without messages there is no rate to judge.

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from controlmq.design.analysis import step_response
-from controlmq.experiments.demo.experiment import GOALS, Outcome, Run
+from controlmq.experiments.demo.experiment import GOALS, ClosedLoop, Outcome
 from controlmq.experiments.drawing import COLOURS, MARK, MEASURED, MODEL, one_plot, svg
 
 
@@ -132,7 +132,7 @@ def disturbances(outcome: Outcome) -> Figure:
     return figure
 
 
-def _story(axes: Axes, outcome: Outcome, kind: str, run: Run) -> None:
+def _story(axes: Axes, outcome: Outcome, kind: str, run: ClosedLoop) -> None:
     numbers = range(len(run.steps))
     goals = [step.goal for step in run.steps]
     axes.step(numbers, goals, color="#009e73", where="post", label="goal")

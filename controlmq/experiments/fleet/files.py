@@ -1,4 +1,4 @@
-"""What ``controlmq identify --out FOLDER`` leaves: a model file for every group, a table, a report.
+"""The folder that ``controlmq identify --out`` writes: models, a table of them, a report.
 
 All files are written in a hidden folder first, so that a full disk leaves everything as it was, and
 then get their names, the table last: it names the model files that belong to it, and a folder
@@ -27,8 +27,8 @@ TABLE_BEFORE = ".models.parquet.before"
 """The table of an earlier run while its files are replaced."""
 
 
-def write_fleet(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> list[str]:
-    """Write all of it; returns the paths of the models, the report and the table."""
+def write_fleet(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis], out: Path) -> list[str]:
+    """Write the folder; returns the paths of the models, the report and the table."""
     from identification.continuous.model_folder import file_name
 
     names = [None if fit.model is None else file_name(fit.group) for fit in fits]
@@ -41,7 +41,7 @@ def write_fleet(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> li
     except OSError as error:
         raise InputError(f"cannot make the folder {out}: {error.strerror}.") from None
     try:
-        _write_all(fits, told, names, hidden)
+        _write_all(fits, diagnoses, names, hidden)
         _move(hidden, out, written)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
@@ -49,9 +49,9 @@ def write_fleet(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> li
 
 
 def _write_all(
-    fits: Sequence[Fit], told: Sequence[Diagnosis], names: Sequence[str | None], hidden: Path
+    fits: Sequence[Fit], diagnoses: Sequence[Diagnosis], names: Sequence[str | None], hidden: Path
 ) -> None:
-    """Every file, where nobody looks."""
+    """Write every file into the hidden folder."""
     import pyarrow.parquet as pq
 
     from controlmq.experiments.fleet.report import report
@@ -60,7 +60,7 @@ def _write_all(
     for fit, name in zip(fits, names, strict=True):
         if fit.model is not None and name is not None:
             fit.model.save(hidden / name)
-    write_atomically(hidden / REPORT, report(fits, told))
+    write_atomically(hidden / REPORT, report(fits, diagnoses))
     content = io.BytesIO()
     pq.write_table(table_of(fits, names), content)
     write_atomically(hidden / TABLE, content.getvalue())

@@ -1,4 +1,4 @@
-"""The report on a fleet: how its models are distributed, which fit worst, who has none."""
+"""The report on a fleet: how its models are distributed, which fit worst, which are missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS_SHOWN = 20
 """Rows of a table of the worst; models.parquet has them all."""
 
 
-def report(fits: Sequence[Fit], told: Sequence[Diagnosis]) -> str:
+def report(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis]) -> str:
     """The whole page."""
     models = [(fit, fit.model) for fit in fits if fit.model is not None]
     refused = [fit for fit in fits if fit.model is None]
@@ -40,13 +40,13 @@ def report(fits: Sequence[Fit], told: Sequence[Diagnosis]) -> str:
         ]
     if refused:
         sections += ["<h2>Groups without a model</h2>", _refused(refused)]
-    if told:
-        sections += ["<h2>A closer look</h2>", _diagnosed(told)]
+    if diagnoses:
+        sections += ["<h2>A closer look</h2>", _diagnosed(diagnoses)]
     return page(TITLE, sections)
 
 
 def _numbers(models: Sequence[ArxModel]) -> dict[str, list[float]]:
-    """What is told of a fleet, by its name in the report."""
+    """The figures of a fleet, by their names in the report."""
     return {
         "a": [model.a for model in models],
         "gain b/(1-a), msg/s per message": [model.gain for model in models],
@@ -113,7 +113,7 @@ def _refused(refused: Sequence[Fit]) -> str:
     return causes + table(["group", "reason"], examples)
 
 
-def _diagnosed(told: Sequence[Diagnosis]) -> str:
+def _diagnosed(diagnoses: Sequence[Diagnosis]) -> str:
     rows = [
         [
             each.group,
@@ -123,7 +123,7 @@ def _diagnosed(told: Sequence[Diagnosis]) -> str:
             f"{each.order}, {each.delay}",
             each.finding,
         ]
-        for each in sorted(told, key=lambda each: each.enough)[:ROWS_SHOWN]
+        for each in sorted(diagnoses, key=lambda each: each.enough)[:ROWS_SHOWN]
     ]
     head = ["group", "one-step error", "simulated", "autocorrelation", "best order, delay", ""]
     return table(head, rows)

@@ -32,8 +32,8 @@ EXPERIMENT_SAMPLES = 240
 """Levels in the experiment that a model is identified from, as many as in the demo."""
 
 LOAD_FACTORS = (1.0, 4.0, 16.0, 64.0)
-"""Times the scenario's load. A search may run at a load not far above its goal; an experiment
-goes to the knee, and a row without messages says nothing of the window."""
+"""Factors on the scenario's publish rate, tried in turn. A search may run at a rate just above its
+goal, but an experiment goes to the knee, and rows without messages do not show the window."""
 
 MOST_STARVED_SHARE = 0.1
 """Share of the experiment's rows that may lack messages."""
@@ -56,7 +56,7 @@ class Search:
 
     def __post_init__(self) -> None:
         if len(self.seeds) < 2:
-            raise InputError("1 seed has no spread to tell luck from merit; give at least 2.")
+            raise InputError("1 seed has no spread to compare candidates by; give at least 2.")
         names = [trial.scenario.name for trial in (*self.trials, *self.unseen)]
         for name in names:
             if names.count(name) > 1:
@@ -97,7 +97,7 @@ class Outcome:
 
 
 def run_search(spark: SparkSession, search: Search, scratch: Path, progress: Progress) -> Outcome:
-    """Model, try, rank, and judge the best on what it has not seen."""
+    """Identify the models, run and rank all candidates, judge the best in unseen trials."""
     models = _models(spark, search, scratch, progress)
     _check_goals(search, models)
     candidates = search.candidates(models)

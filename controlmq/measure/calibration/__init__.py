@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 CALIBRATION_SECONDS = 90.0
-"""How long a calibration takes, unless told otherwise."""
+"""How long a calibration takes by default."""
 
 TURN_SECONDS, FEWEST_TURNS = 9.0, 3
 """Seconds of a turn of all experiments, about, and how many turns there are at least."""
@@ -35,7 +35,7 @@ SHORTEST_FACTOR, LONGEST_FACTOR = 0.05, 2.0
 def calibrating(url: str) -> Iterator[Experiments]:
     """The experiments on the broker at ``url``, for a caller who decides when to do each turn.
 
-    Queues of their own are used and deleted afterwards, whatever happens.
+    They use temporary queues, which are deleted afterwards in any case.
     """
     with (
         held_interrupts() as check,
@@ -50,7 +50,7 @@ def calibrate(
     seconds: float = CALIBRATION_SECONDS,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> Calibration:
-    """Measure the broker at ``url``; ``progress`` hears what was measured and the share done."""
+    """Measure the broker at ``url``; ``progress`` gets what was measured and the share done."""
     turns = max(round(seconds / TURN_SECONDS), FEWEST_TURNS)
     start = clock()
     with calibrating(url) as experiments:

@@ -14,13 +14,13 @@ from controlmq.errors import ControlmqError
 from controlmq.measure.calibration.pacing import clock, sent_at
 
 FAILED_AFTER_SECONDS = 5.0
-"""Seconds without the end of a run, beyond its length, after which it has failed."""
+"""A run that has not ended this long after its planned end has failed."""
 
 RATE_OVER_MESSAGES = 20
-"""Messages over which a rate is looked at; fewer when few were handled."""
+"""Messages over which a rate is computed; fewer when few were handled."""
 
 FEWEST_MESSAGES = 5
-"""Messages that say anything of a rate; a run in seconds goes on until there are twice as many."""
+"""Messages needed for a rate; a run in seconds lasts until there are twice as many."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Handled:
         """Seconds a message over spells of whole windows, one spell from each message on.
 
         While the window is the limit, messages come in groups of up to ``window``; only the time
-        of whole windows says how fast they come. The median of spells is hardly moved by
-        somebody else's short use of the machine, the mean is.
+        of whole windows says how fast they come. A short disturbance by another process
+        moves the mean of the spells but hardly their median.
         """
         length = window * ceil(min(RATE_OVER_MESSAGES, len(self.times) / 4) / window)
         length = min(length, len(self.times) - 1)
@@ -61,7 +61,7 @@ class Handled:
 
 
 def spin(seconds: float) -> None:
-    """Work: take so long and no longer. Sleeping would end up to 0.1 ms late, and unevenly."""
+    """Work for exactly this long. Sleeping would end up to 0.1 ms late, and unevenly."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass
@@ -78,11 +78,11 @@ def consume(
     auto_ack: bool = False,
     publish: Callable[[], float] | None = None,
 ) -> Handled:
-    """Handle messages for so many seconds after the first, or so many of them.
+    """Handle messages for ``seconds`` after the first, or ``count`` of them.
 
     Every message takes ``work`` seconds and is acknowledged on its own, unless ``auto_ack``.
-    ``publish`` is called once all queues have been asked for messages, and tells in how many
-    seconds the last one is there.
+    ``publish`` is called once all queues are subscribed to, and returns in how many seconds
+    the last message is there.
     """
     times: list[float] = []
     sent: list[float] = []

@@ -30,7 +30,7 @@ WINDOW_RUN_SECONDS, WINDOW_SETTLE_SECONDS = 0.2, 0.05
 """Seconds that a consumer runs at one prefetch, and how many of them are not counted."""
 
 BUSY_PREFETCH = 100
-"""Enough to keep a consumer without work busy."""
+"""Messages: enough to keep a consumer without work busy."""
 
 STEPS = ("round trip", "publishing", "deliveries", "windows", "latency", "copies", "confirms")
 """What a turn measures, in this order."""
@@ -45,8 +45,8 @@ SECONDS_AT_RATE = {
     4.0: 0.5,
     1.4: 0.75,
 }
-"""Messages/second for latencies, and for how many seconds: the longer everybody on the way of a
-message has slept, the later they wake up."""
+"""Messages/second for latencies, and for how many seconds each. Latency depends on the rate because
+idle processes take longer to wake up."""
 
 SETTLE_SECONDS = 0.1
 """Seconds before those that count: the first messages after a pause take longer."""
@@ -89,7 +89,7 @@ class Experiments:
         self._confirms = {False: Points(), True: Points()}
 
     def turn(self) -> Iterator[str]:
-        """Every experiment once; says after each what it has measured."""
+        """Do every experiment once; yields after each what it has measured."""
         steps = (
             self._round_trip,
             self._publishing,
@@ -117,7 +117,7 @@ class Experiments:
         ]
 
     def found(self) -> Calibration:
-        """What all turns together say."""
+        """The figures from all turns."""
         return Calibration(
             call=self.call,
             publish=self._publish.line(),
@@ -239,7 +239,7 @@ class Experiments:
         self._copies.add(copies, *self._sent(copies, [1 / COPIES_RATE] * count))
 
     def _sent(self, copies: int, gaps: list[float], work: float = 0.0) -> list[float]:
-        """Latencies of messages to as many queues, all of one consumer's connection."""
+        """Latencies of messages to ``copies`` queues, all consumed on one connection."""
         self._between()
         exchange, bound = self.fanouts[copies]
         handled = consume(

@@ -21,7 +21,7 @@ class Line:
     def through(points: Iterable[tuple[float, float]]) -> Line:
         """The line with the smallest sum of squared relative errors; neither part below 0.
 
-        Times are measured to a share of themselves, so relative errors are what is alike.
+        The error of a measured time grows with the time, so relative errors are comparable.
         """
         points = tuple(points)
         weights = [1 / y**2 for _, y in points]
@@ -86,7 +86,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A broker, a client and the way between them, as measured from the client.
+    """A broker, a client and the network between them, as measured from the client.
 
     ``call`` is the round trip of a call that the broker answers at once. ``publish`` and
     ``deliver`` are seconds a message against its bytes when one connection does nothing else,

@@ -1,4 +1,4 @@
-"""A publisher in a process of its own that stamps each message with the time it was sent.
+"""A publisher in a separate process that stamps each message with the time it was sent.
 
 Consumer and publisher run on one machine, so their clocks are one: what a stamp says and when
 the message is handled tell the latency.
@@ -28,7 +28,7 @@ HEARTBEATS_EVERY_SECONDS = 5.0
 
 
 class PacedPublisher:
-    """Publishes when told to, in a process of its own; :func:`publishing_process` starts one."""
+    """Publishes on request in a separate process; :func:`publishing_process` starts one."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe = pipe
@@ -89,7 +89,7 @@ def _publish(pipe: Any, url: str) -> None:
 
 
 def _leave_the_consumers_core() -> None:
-    """Run on the other cores, should the consumer that started us be bound to some of them."""
+    """Run on other cores than those the consumer that started us is bound to."""
     if hasattr(os, "sched_setaffinity"):
         cores = set(range(os.cpu_count() or 1))
         # Refused where we may use no other.

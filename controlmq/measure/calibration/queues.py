@@ -12,7 +12,7 @@ from controlmq.clients.pika.connecting import connection_to
 from controlmq.measure.calibration.pacing import STAMP
 
 QUEUE_EXPIRES_MILLISECONDS = 300_000
-"""Milliseconds unused after which the broker removes a queue, should we not live to do it."""
+"""The broker removes a queue that was unused for this long, in case we die before we do."""
 
 
 class TemporaryQueues:

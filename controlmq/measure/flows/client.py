@@ -22,14 +22,14 @@ from controlmq.measure.flows.plan import Driver, Location, Outgoing, Plan, Recei
 from controlmq.measure.flows.sending import STAMP, Outlet, Sender, nothing
 
 LATE_AFTER_SECONDS = 0.01
-"""Seconds after which a driver that nothing holds up counts as late."""
+"""A driver that sends this long after its time counts as late."""
 
 
 class Client:
-    """Runs its locations as it is told on a pipe, and answers there.
+    """Runs its locations by commands from a pipe, and answers there.
 
-    It says "ready" when everybody has subscribed. It is told the time at which to "start",
-    answers "count" with messages sent and received, and "stop" with its notes.
+    It sends "ready" when all locations have subscribed. "start" gives the time to start at;
+    it answers "count" with the messages sent and received, and "stop" with its notes.
     """
 
     def __init__(self, url: str, plan: Plan, locations: Sequence[Location], pipe: Any) -> None:
@@ -51,10 +51,10 @@ class Client:
         )
 
     def run(self) -> None:
-        """Until told to stop, or nobody is there to tell it, or the broker is lost."""
-        self.loop.add_handler(self.pipe.fileno(), self._told, IOLoop.READ)
+        """Run until "stop", or until the pipe is closed or the broker lost."""
+        self.loop.add_handler(self.pipe.fileno(), self._commanded, IOLoop.READ)
         self.loop.start()
-        with suppress(OSError):  # nobody may be there any more
+        with suppress(OSError):  # the other end may be closed
             if self._failure is None:
                 self.pipe.send(("notes", self.notes))
             else:
@@ -65,13 +65,13 @@ class Client:
         self._outstanding += 1
 
     def arrived(self) -> None:
-        """One of them is here."""
+        """One of these answers has arrived."""
         self._outstanding -= 1
         if self._outstanding == 0:
             self.pipe.send(("ready", None))
 
     def channel_closed(self, _: Any, reason: Exception) -> None:
-        """No channel closes by itself."""
+        """A channel that closes before the end is a failure."""
         if not self._stopping:
             self._fail(reason)
 
@@ -97,7 +97,7 @@ class Client:
         self._failure = f"lost {self._where}: {str(reason) or type(reason).__name__}"
         self.loop.stop()
 
-    def _told(self, *_: Any) -> None:
+    def _commanded(self, *_: Any) -> None:
         try:
             word, value = self.pipe.recv()
         except (EOFError, OSError):
@@ -194,7 +194,7 @@ class _Desk:
 
 
 def _send_all(outlets: Iterable[Outlet], origin: float, then: Callable[[], None] = nothing) -> None:
-    """Send answers, all of them now: what handing them over takes is on their way."""
+    """Send answers, all stamped with this moment: handing them over is part of their latency."""
     now = clock()
     for outlet in outlets:
         outlet.send(now, origin, then)
@@ -213,7 +213,7 @@ class _After:
 
 
 class _Driver:
-    """Sends when it is time to, unless something holds it up."""
+    """Sends at its times, or as soon as nothing prevents it any more."""
 
     def __init__(self, client: Client, driver: Driver, outlet: Outlet) -> None:
         self.client, self.outlet = client, outlet

@@ -12,7 +12,7 @@ from controlmq.errors import ControlmqError
 from controlmq.measure.flows.plan import Plan
 
 QUEUE_EXPIRES_MILLISECONDS = 300_000
-"""Milliseconds unused after which the broker removes a queue, should we not live to do it."""
+"""The broker removes a queue that was unused for this long, in case we die before we do."""
 
 
 @contextmanager
@@ -36,13 +36,13 @@ def destinations(url: str, plan: Plan) -> Iterator[dict[str, int]]:
 
 
 def _give_up(url: str, plan: Plan) -> None:
-    """Delete what can be deleted; of two errors the first says more."""
+    """Delete what can be deleted; the first error is the one worth reporting."""
     with suppress(ControlmqError):
         _delete(url, plan)
 
 
 def _delete(url: str, plan: Plan) -> None:
-    """On a connection of its own: an interrupt may leave another in the middle of anything."""
+    """Delete on a new connection: an interrupt may have left the other in the middle of a frame."""
     with connection_to(url) as connection:
         channel = connection.channel()
         for queue in plan.queues:

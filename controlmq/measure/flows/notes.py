@@ -41,15 +41,15 @@ class Notes:
         return self.starts.setdefault(driver, _times())
 
     def late_of(self, driver: str) -> array[float]:
-        """Where those are noted that are late."""
+        """Where a driver's late starts are noted."""
         return self.late.setdefault(driver, _times())
 
     def sent_to(self, place: Place) -> array[float]:
-        """Where it is noted when something is sent."""
+        """Where the times of sending are noted."""
         return self.sent.setdefault(place, _times())
 
     def received_from(self, queue: str, type_: str) -> array[float]:
-        """Where it is noted when something is received."""
+        """Where the times of receiving are noted."""
         return self.received.setdefault((queue, type_), _times())
 
     def counts(self) -> tuple[dict[Place, int], dict[Place, int]]:
@@ -61,7 +61,7 @@ class Notes:
 
     @staticmethod
     def together(began: float, waiting: dict[str, int], parts: Iterable[Notes]) -> Notes:
-        """Of several processes."""
+        """The notes of several processes as one."""
         whole = Notes(began=began, waiting=waiting)
         for part in parts:
             for name in ("starts", "late", "sent", "received"):

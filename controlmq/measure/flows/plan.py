@@ -60,7 +60,7 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Location:
-    """A place with drivers and receivers of its own."""
+    """A place with its own drivers and receivers."""
 
     name: str
     drivers: Sequence[Driver]

@@ -1,4 +1,4 @@
-"""A run: processes that subscribe, start together, drain and tell what they noted."""
+"""The processes of a run: they subscribe, start together, drain and send their notes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from controlmq.measure.flows.notes import Notes, Place, clock
 from controlmq.measure.flows.plan import Plan
 
 START_AFTER_SECONDS = 0.1
-"""Seconds from telling everybody when to start to the start."""
+"""From sending the time of the start to the start."""
 
 ANSWER_WITHIN_SECONDS = 60.0
-"""Seconds for a process to begin, to subscribe, or to tell its notes."""
+"""How long a process may take to begin, to subscribe, or to send its notes."""
 
 LOOK_EVERY_SECONDS = 0.1
-"""Seconds between looks at what is still on its way."""
+"""Between two looks at what has not arrived yet."""
 
 PROGRESS_EVERY_SECONDS = 1.0
-"""Seconds between two words of how far a run is; a rare look disturbs it little."""
+"""Between two reports of progress; asking rarely disturbs the run little."""
 
 Counts = tuple[Counter[Place], Counter[Place]]
 Progress = Callable[[float, Counter[Place], Counter[Place]], None]
@@ -43,16 +43,16 @@ def run_flows(
 ) -> Notes:
     """Run a plan on the broker at ``url``.
 
-    It begins when everybody is ready, and not before ``begin`` on the clock of the notes.
-    ``progress`` hears how many seconds have passed and, as :meth:`Notes.counts` has it, what was
-    sent and received; only then are clients asked while they are busy. Everything is deleted
+    It begins when all processes are ready, and not before ``begin`` on the clock of the notes.
+    ``progress`` is called with the seconds passed and what was sent and received, as
+    :meth:`Notes.counts` returns it; without it busy clients are not asked. Everything is deleted
     afterwards, whatever happens.
     """
     with destinations(url, plan) as waiting, _clients(url, plan) as clients:
         for client in clients:
-            client.hear("ready", ANSWER_WITHIN_SECONDS)
+            client.receive("ready", ANSWER_WITHIN_SECONDS)
         began = max(clock() + START_AFTER_SECONDS, begin)
-        _tell(clients, "start", began)
+        _send(clients, "start", began)
 
         def look() -> Counts:
             counts = _counted(clients)
@@ -65,9 +65,9 @@ def run_flows(
             if progress is not None:
                 look()
         _drain(clients, plan, look)
-        _tell(clients, "stop")
+        _send(clients, "stop")
         return Notes.together(
-            began, waiting, [each.hear("notes", ANSWER_WITHIN_SECONDS) for each in clients]
+            began, waiting, [each.receive("notes", ANSWER_WITHIN_SECONDS) for each in clients]
         )
 
 
@@ -77,8 +77,8 @@ class _Process:
     def __init__(self, name: str, process: Any, pipe: Any) -> None:
         self.name, self.process, self.pipe = name, process, pipe
 
-    def hear(self, word: str, seconds: float) -> Any:
-        """What the process says when it says ``word``, which must be next."""
+    def receive(self, word: str, seconds: float) -> Any:
+        """The value that comes with ``word``, which must be the next message of the process."""
         if not self.pipe.poll(seconds):
             raise ControlmqError(
                 f"the process of {self.name} says nothing for {seconds:g} seconds; is the broker "
@@ -120,7 +120,7 @@ def _clients(url: str, plan: Plan) -> Iterator[list[_Process]]:
 
 @contextmanager
 def _no_interrupt() -> Iterator[None]:
-    """A process begun meanwhile never hears of Ctrl-C, which is for the one that measures."""
+    """Keep Ctrl-C from processes that start inside the block; this process handles it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -137,28 +137,28 @@ def _serve(pipe: Any, url: str, plan: Plan, locations: Any) -> None:
     Client(url, plan, locations, pipe).run()
 
 
-def _tell(clients: list[_Process], word: str, value: Any = None) -> None:
+def _send(clients: list[_Process], word: str, value: Any = None) -> None:
     for client in clients:
         try:
             client.pipe.send((word, value))
         except OSError:
-            client.hear(word, 0.0)  # its last words say why it cannot be told any more
+            client.receive(word, 0.0)  # its last message says why the pipe is closed
 
 
 def _watch(clients: list[_Process], seconds: float) -> None:
-    """Wait, unless a process has something to say: it can only be that it failed."""
+    """Wait; a process that sends something before it is asked has failed."""
     pipes = {client.pipe: client for client in clients}
     for pipe in wait(list(pipes), seconds):
-        pipes[pipe].hear("nothing", 0.0)
+        pipes[pipe].receive("nothing", 0.0)
 
 
 def _counted(clients: list[_Process]) -> Counts:
-    """What everybody has sent and received, asked one after the other."""
+    """What all processes have sent and received, asked one after the other."""
     sent: Counter[Place] = Counter()
     received: Counter[Place] = Counter()
-    _tell(clients, "count")
+    _send(clients, "count")
     for client in clients:
-        here, there = client.hear("counts", ANSWER_WITHIN_SECONDS)
+        here, there = client.receive("counts", ANSWER_WITHIN_SECONDS)
         sent.update(here)
         received.update(there)
     return sent, received
@@ -167,7 +167,7 @@ def _counted(clients: list[_Process]) -> Counts:
 def _drain(clients: list[_Process], plan: Plan, look: Callable[[], Counts]) -> None:
     """Until all is sent, and received by everyone addressed, or the time is over.
 
-    Processes are asked one after the other; only two equal answers are one of an instant.
+    Processes are asked one after the other; only two equal answers in a row hold for one instant.
     """
     end = clock() + plan.drain
     planned = plan.planned

@@ -17,7 +17,7 @@ STAMP = struct.Struct("dd")
 
 
 def nothing() -> None:
-    """What follows a message that nobody waits for."""
+    """What follows a message whose confirm is not waited for."""
 
 
 class Sender:
@@ -53,7 +53,7 @@ class Sender:
         self._follows[self._number] = then
 
     def _confirm(self, frame: Any) -> None:
-        # A message that the broker refuses is missed by its queue, which the counts show.
+        # The counts show a message that the broker refused: its queue lacks it.
         upto = frame.method.delivery_tag
         if not frame.method.multiple:
             self._follows.pop(upto)()

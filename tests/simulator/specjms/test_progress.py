@@ -72,7 +72,7 @@ def test_a_terminal_shows_the_table_while_it_runs(
 ) -> None:
     for name, value in (("FORCE_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "120")):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(watching, "EVERY", 0.0)
+    monkeypatch.setattr(watching, "REDRAW_EVERY_SECONDS", 0.0)
     assert main([*QUICK, "--json"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["passed"]
