@@ -17,14 +17,26 @@ class JsonFile:
     """A value that a user keeps in a JSON file; ``what`` is what a message calls that file."""
 
     what: ClassVar[str]
+    file_format: ClassVar[str]
+    file_version: ClassVar[int] = 1
 
     def to_json(self) -> str:
         """The value as a JSON document."""
         raise NotImplementedError
 
     @classmethod
-    def from_json(cls, text: str, source: str = "") -> Self:
+    def from_json(cls, text: str, source: str | None = None) -> Self:
         """The value in a JSON document; what is malformed is refused, naming ``source``."""
+        source = source or cls.what
+        content = read_json(text, source, cls.file_format, cls.file_version)
+        try:
+            return cls.from_content(content)
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
+
+    @classmethod
+    def from_content(cls, content: dict[str, Any]) -> Self:
+        """The value that the object of a JSON document describes."""
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -8,10 +8,8 @@ from typing import Any
 
 from controlmq.checks import above_zero, finite, not_negative
 from controlmq.errors import InputError
-from controlmq.files import JsonFile, check_keys, read_json
+from controlmq.files import JsonFile, check_keys
 
-FORMAT = "controlmq-model"
-VERSION = 1
 SAME_INTERVAL_FACTOR = 1.5
 """Factor by which intervals of one model, schedule or loop may differ: a live consumer closes its
 intervals when its work allows it, and a rate is per second anyway."""
@@ -106,6 +104,7 @@ class ArxModel(JsonFile):
     confidence_intervals: ConfidenceIntervals | None = None
 
     what = "model file"
+    file_format = "controlmq-model"
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "c"):
@@ -147,8 +146,8 @@ class ArxModel(JsonFile):
     def to_json(self) -> str:
         """The model as a JSON document with its units."""
         content: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": self.file_format,
+            "version": self.file_version,
             "equation": "y(k+1) = a*y(k) + b*u(k) + c",
         }
         for field in fields(self)[:5]:
@@ -163,16 +162,8 @@ class ArxModel(JsonFile):
         return json.dumps(content, indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str = "model") -> ArxModel:
-        """The model in a JSON document, refusing what is malformed."""
-        content = read_json(text, source, FORMAT, VERSION)
-        try:
-            return cls._from_content(content)
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from None
-
-    @classmethod
-    def _from_content(cls, content: dict[str, Any]) -> ArxModel:
+    def from_content(cls, content: dict[str, Any]) -> ArxModel:
+        """The model that the object of a model file describes."""
         uncertain = ("standard_errors", "confidence_intervals")
         optional = {f.name for f in fields(FitQuality)} | {*uncertain}
         required = [f.name for f in fields(cls)[:5]]

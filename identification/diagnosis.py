@@ -124,13 +124,7 @@ def _of_group(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def diagnosis(
-    group: str,
-    trace: Any,
-    sample: Integers,
-    u: Floats,
-    y: Floats,
-    y_next: Floats,
-    limited: Mask,
+    group: str, trace: Any, sample: Integers, u: Floats, y: Floats, y_next: Floats, limited: Mask
 ) -> Diagnosis:
     """The diagnosis of rows that are in order; those not limited by the window break it."""
     sound = limited & np.isfinite(u) & np.isfinite(y) & np.isfinite(y_next)

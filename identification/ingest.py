@@ -89,12 +89,7 @@ def ingest(
 
 
 def _write(
-    spark: SparkSession,
-    raw: Raw,
-    hidden: str,
-    columns: Columns,
-    interval: float | None,
-    gap: float,
+    spark: SparkSession, raw: Raw, hidden: str, columns: Columns, interval: float | None, gap: float
 ) -> Ingested:
     """Read the raw samples once, into good and bad ones; then make transitions of the good."""
     there = raw.there
@@ -172,11 +167,7 @@ def _numbered(
 
 
 def _transitions(
-    samples: DataFrame,
-    there: Sequence[str],
-    columns: Columns,
-    interval: float | None,
-    gap: float,
+    samples: DataFrame, there: Sequence[str], columns: Columns, interval: float | None, gap: float
 ) -> DataFrame:
     """One row for every two samples that are neighbours."""
     trace = Window.partitionBy("group", "trace")

@@ -135,12 +135,7 @@ def _padded(curves: Curves) -> Iterator[tuple[Integers, Floats, Floats, Floats]]
         place = np.minimum(np.arange(width), length[chosen, None] - 1)
         there = np.arange(width) < length[chosen, None]
         at = start[chosen, None] + place
-        yield (
-            chosen,
-            curves.prefetch[at],
-            curves.rate[at],
-            np.where(there, curves.count[at], 0.0),
-        )
+        yield (chosen, curves.prefetch[at], curves.rate[at], np.where(there, curves.count[at], 0.0))
 
 
 def _search(u: Floats, rate: Floats, weight: Floats) -> tuple[Mask, Floats]:

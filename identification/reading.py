@@ -111,11 +111,7 @@ def _read(spark: SparkSession, files: list[Path], kinds: Sequence[tuple[str, str
 
 def as_traces(found: DataFrame, by: Sequence[str]) -> DataFrame:
     """Only the columns of a trace, in their types, and those to group by as they are."""
-    _check(
-        "the trace",
-        [(name, ARROW_NAMES.get(kind, kind)) for name, kind in found.dtypes],
-        by,
-    )
+    _check("the trace", [(name, ARROW_NAMES.get(kind, kind)) for name, kind in found.dtypes], by)
     columns = [
         F.col(f"`{name}`").cast(SPARK_TYPES[kind]).alias(name)
         for name, (kind, _) in COLUMNS.items()

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from controlmq.checks import above_zero, prefetch_count
-from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, seed
 from controlmq.cli.live import TLS, add_url, broker_url
 from controlmq.cli.output import console, print_json, say
 from controlmq.errors import InputError
 from controlmq.experiments.calibrated_scenario import comment_of, scenario_of
 from controlmq.replacing import write_atomically
-
-if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
 
 SHORTEST_CALIBRATION_SECONDS = 1.0
 """Below this a calibration would measure too few messages."""
@@ -40,7 +37,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "calibrate", "measure a live broker for simulations", TEACHING)
     add_url(parser)
@@ -68,8 +65,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--rate", type=number, help="messages/second published in the scenario")
     parser.add_argument("--size", type=seed, default=256, help="bytes of a message (default 256)")
     parser.add_argument("--cores", type=count, default=1, help="of the broker (default 1)")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import add_json, new_command, seed
+from controlmq.cli.arguments import Commands, new_command, seed
 from controlmq.cli.output import console, print_json, say
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from controlmq.cli.arguments import Commands
     from controlmq.experiments.demo.experiment import Outcome
 
 TEACHING = """\
@@ -27,7 +27,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "demo", "measure, model and control a simulated consumer, with a report", TEACHING
@@ -45,8 +45,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
     parser.add_argument("--quick", action="store_true", help="fewer samples, same parts")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

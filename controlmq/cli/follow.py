@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from argparse import ArgumentParser
 from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import (
+    Commands,
     add_fit,
     add_group_by,
-    add_json,
     group_by_of,
     new_command,
     number,
@@ -19,7 +20,6 @@ from controlmq.cli.arguments import (
 from controlmq.cli.spark import add_spark
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
     from identification.continuous import NewModel, Progress
 
 TEACHING = """\
@@ -39,7 +39,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "follow", "keep models up to date with running consumers, on Spark", TEACHING
@@ -63,8 +63,7 @@ def add_to(commands: Commands) -> None:
     add_group_by(parser)
     add_fit(parser)
     add_spark(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import (
+    Commands,
     add_fit,
     add_group_by,
-    add_json,
     group_by_of,
     new_command,
     number,
@@ -23,7 +24,6 @@ from controlmq.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from controlmq.cli.arguments import Commands
     from identification import Diagnosis, Fit
 
 TEACHING = """\
@@ -49,7 +49,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "identify", "fit models to recorded traces, on Spark", TEACHING)
     parser.add_argument("trace", help="a Parquet file, or a folder of them")
@@ -79,8 +79,7 @@ def add_to(commands: Commands) -> None:
         "--diagnose", nargs="+", metavar="WHICH", help="look closer: flagged, all, N or groups"
     )
     add_spark(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, seed
 from controlmq.cli.live import TLS, add_broker, broker_url
 from controlmq.cli.output import console, print_json, say
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
     from controlmq.measure.load import Load
 
 TEACHING = f"""\
@@ -29,7 +29,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "load", "publish a load to a queue", TEACHING)
     add_broker(parser)
@@ -54,8 +54,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--persistent", action="store_true", help="messages survive a restart")
     parser.add_argument("--declare", action="store_true", help="create the queue, durable")
     parser.add_argument("--seed", type=seed, default=1)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

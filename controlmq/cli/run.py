@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from argparse import ArgumentParser
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, count, new_command, number
+from controlmq.cli.arguments import Commands, count, new_command, number
 from controlmq.cli.live import TLS, add_broker, add_handler, broker_url, handler_from
 from controlmq.controllers.limits import LOWEST_PREFETCH, Limits
 from controlmq.controllers.resolve import ControllerSpec
 from controlmq.controllers.unmodelled import Unmodelled
 from controlmq.errors import InputError
 from controlmq.loop import Step
-
-if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
 
 TEACHING = f"""\
 With a goal and no controller, an integral law that needs no model takes its gain from the rate
@@ -35,7 +32,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "run", "consume a queue and hold a goal", TEACHING)
     add_broker(parser)
@@ -54,8 +51,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--samples", type=count, help="stop after this number (default: never)")
     parser.add_argument("--trace", metavar="FOLDER", help="record a trace while running")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

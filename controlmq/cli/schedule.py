@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import add_json, new_command, number
+from controlmq.cli.arguments import Commands, new_command, number
 from controlmq.cli.spark import add_spark, spark_session
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
     from controlmq.controllers.gain_schedule import Schedule
     from identification import Fit
 
@@ -28,7 +28,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "schedule", "fit a controller for every workload in a trace", TEACHING
@@ -48,8 +48,7 @@ def add_to(commands: Commands) -> None:
         help="0 (none, the default) to below 1: share of a measured workload kept each sample",
     )
     add_spark(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

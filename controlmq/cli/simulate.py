@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.checks import above_zero
-from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, seed
 from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
 from controlmq.controllers.controller_file import KINDS as LAWS
 from controlmq.errors import InputError
@@ -18,7 +19,6 @@ from controlmq.model import ArxModel
 from controlmq.performance import performance
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
     from simulator import Recording
 
 TEACHING = """\
@@ -51,7 +51,7 @@ DEFAULT_GROUP = "simulated"
 """The group of a recorded trace without --group."""
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "simulate", "run a scenario, or a controller on a consumer of it", TEACHING
@@ -73,8 +73,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--group", help=f"the group's name in the trace (default {DEFAULT_GROUP})")
     parser.add_argument("--out", metavar="FOLDER", help="write all metrics as Parquet")
     parser.add_argument("--plot", metavar="FILE", help="draw the run (.svg, .png or .pdf)")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, seed
 from controlmq.cli.specjms_progress import Watch, watched
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
     from simulator.specjms import Run, Workload
 
 TEACHING = """\
@@ -35,7 +35,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "specjms", "run the SPECjms2007 workload on a simulated or live broker", TEACHING
@@ -74,8 +74,7 @@ def add_to(commands: Commands) -> None:
         "--search", action="store_true", help="find the largest BASE that passes, from --base on"
     )
     parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -119,10 +118,7 @@ def _live(arguments: argparse.Namespace, workload: Workload, watch: Watch | None
         return run_live(arguments.url, workload, arguments.seed)
     watch.show(noted_progress(workload, 0.0, {}, {}))
     return run_live(
-        arguments.url,
-        workload,
-        arguments.seed,
-        lambda progress: watch.look(lambda: progress),
+        arguments.url, workload, arguments.seed, lambda progress: watch.look(lambda: progress)
     )
 
 

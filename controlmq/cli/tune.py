@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, complex_number, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, complex_number, count, new_command, number, seed
 from controlmq.cli.spark import add_spark
 from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from controlmq.cli.arguments import Commands
     from controlmq.experiments.tuning_search.search import Outcome, Search
 
 CANDIDATES_SHOWN = 10
@@ -43,7 +43,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "tune", "search for a controller in simulation", TEACHING)
     parser.add_argument(
@@ -89,8 +89,7 @@ def add_to(commands: Commands) -> None:
         help="iae (default), itae, sd, overshoot, settling, recovery or effort",
     )
     add_spark(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def _add_candidates(group: argparse._ArgumentGroup) -> None:

@@ -8,12 +8,10 @@ from typing import Any
 
 from controlmq.checks import finite
 from controlmq.errors import InputError
-from controlmq.files import JsonFile, check_keys, read_json
+from controlmq.files import JsonFile, check_keys
 from controlmq.gains import Gains
 from controlmq.model import ArxModel
 
-FORMAT = "controlmq-controller"
-VERSION = 1
 KINDS = ("p", "pi", "pid")
 """The control laws, by the names users give them."""
 
@@ -44,6 +42,7 @@ class Tuning(JsonFile):
     setpoint_weight: float = 1.0
 
     what = "controller file"
+    file_format = "controlmq-controller"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -61,8 +60,8 @@ class Tuning(JsonFile):
     def to_json(self) -> str:
         """The tuning as a JSON document, its model included."""
         content: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": self.file_format,
+            "version": self.file_version,
             "controller": self.kind,
             **asdict(self.gains),
             "derivative_filter": self.derivative_filter,
@@ -77,21 +76,14 @@ class Tuning(JsonFile):
         return json.dumps(content, indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str = "controller") -> Tuning:
-        """The tuning in a JSON document, refusing what is malformed."""
-        content = read_json(text, source, FORMAT, VERSION)
+    def from_content(cls, content: dict[str, Any]) -> Tuning:
+        """The tuning that the object of a controller file describes."""
         shaping = ("derivative_filter", "setpoint_weight")
-        try:
-            check_keys(
-                content,
-                ("controller", "kp", "ki", "kd", "model"),
-                (*shaping, "format", "version", "units"),
-            )
-            return cls(
-                kind=content["controller"],
-                gains=Gains(kp=content["kp"], ki=content["ki"], kd=content["kd"]),
-                model=ArxModel.from_json(json.dumps(content["model"]), source="its model"),
-                **{name: content[name] for name in shaping if name in content},
-            )
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from None
+        required = ("controller", "kp", "ki", "kd", "model")
+        check_keys(content, required, (*shaping, "format", "version", "units"))
+        return cls(
+            kind=content["controller"],
+            gains=Gains(kp=content["kp"], ki=content["ki"], kd=content["kd"]),
+            model=ArxModel.from_json(json.dumps(content["model"]), source="its model"),
+            **{name: content[name] for name in shaping if name in content},
+        )

@@ -23,11 +23,8 @@ from typing import Any
 from controlmq.checks import finite, not_negative
 from controlmq.controllers.controller_file import Tuning
 from controlmq.errors import InputError
-from controlmq.files import JsonFile, check_keys, read_json
+from controlmq.files import JsonFile, check_keys
 from controlmq.model import SAME_INTERVAL_FACTOR
-
-FORMAT = "controlmq-schedule"
-VERSION = 1
 
 QUANTITIES = {
     "service_time": "seconds a message is in the handler, the mean of a sample",
@@ -74,6 +71,7 @@ class Schedule(JsonFile):
     smoothing: float = 0.0
 
     what = "schedule file"
+    file_format = "controlmq-schedule"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "profiles", tuple(self.profiles))
@@ -130,8 +128,8 @@ class Schedule(JsonFile):
     def to_json(self) -> str:
         """The schedule as a JSON document, the tunings and their models included."""
         content: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": self.file_format,
+            "version": self.file_version,
             "smoothing": self.smoothing,
             "profiles": [
                 {"at": dict(profile.at), "controller": json.loads(profile.tuning.to_json())}
@@ -142,20 +140,16 @@ class Schedule(JsonFile):
         return json.dumps(content, indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str = "schedule") -> Schedule:
-        """The schedule in a JSON document, refusing what is malformed."""
-        content = read_json(text, source, FORMAT, VERSION)
-        try:
-            check_keys(content, ["profiles"], ("format", "version", "smoothing", "units"))
-            profiles = content["profiles"]
-            if not isinstance(profiles, list):
-                raise InputError(f"profiles is {profiles!r}; give a list of them.")
-            return cls(
-                [_profile(number, each) for number, each in enumerate(profiles, 1)],
-                smoothing=content.get("smoothing", 0.0),
-            )
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from None
+    def from_content(cls, content: dict[str, Any]) -> Schedule:
+        """The schedule that the object of a schedule file describes."""
+        check_keys(content, ["profiles"], ("format", "version", "smoothing", "units"))
+        profiles = content["profiles"]
+        if not isinstance(profiles, list):
+            raise InputError(f"profiles is {profiles!r}; give a list of them.")
+        return cls(
+            [_profile(number, each) for number, each in enumerate(profiles, 1)],
+            smoothing=content.get("smoothing", 0.0),
+        )
 
 
 def _shares(axis: Sequence[float], value: float) -> dict[float, float]:

@@ -28,10 +28,7 @@ from controlmq.published import POLYNOMIALS
 ORDER = {"p": 1, "pi": 2, "pid": 3}
 """How many poles each law's closed loop has."""
 
-DEFAULT_POLYNOMIAL: dict[str, tuple[float, ...]] = {
-    "p": (1.0, -0.3),
-    **POLYNOMIALS,
-}
+DEFAULT_POLYNOMIAL: dict[str, tuple[float, ...]] = {"p": (1.0, -0.3), **POLYNOMIALS}
 """P with its pole at 0.3; PI and PID as published."""
 
 CONJUGATE_TOLERANCE = 1e-6

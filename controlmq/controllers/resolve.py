@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from controlmq.controllers.controller_file import FORMAT as CONTROLLER_FORMAT
 from controlmq.controllers.controller_file import KINDS, Tuning
-from controlmq.controllers.gain_schedule import FORMAT as SCHEDULE_FORMAT
 from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.p import P
@@ -24,7 +22,6 @@ from controlmq.controllers.scheduled import ScheduledController
 from controlmq.errors import InputError
 from controlmq.files import json_format, read_text
 from controlmq.loop import Controller
-from controlmq.model import FORMAT as MODEL_FORMAT
 from controlmq.model import SAME_INTERVAL_FACTOR, ArxModel
 
 ControllerSpec = str | os.PathLike[str] | ArxModel | Tuning | Schedule | Controller
@@ -162,12 +159,9 @@ def _value_of(spec: ControllerSpec, model: ArxModel | None) -> Tuning | Schedule
 def _in_file(path: Path) -> ArxModel | Tuning | Schedule:
     text = read_text(path, "controller or model file")
     found = json_format(text)
-    if found == CONTROLLER_FORMAT:
-        return Tuning.from_json(text, str(path))
-    if found == SCHEDULE_FORMAT:
-        return Schedule.from_json(text, str(path))
-    if found == MODEL_FORMAT:
-        return ArxModel.from_json(text, str(path))
+    for kind in (Tuning, Schedule, ArxModel):
+        if found == kind.file_format:
+            return kind.from_json(text, str(path))
     raise InputError(
         f"{path} is neither a controller file nor a model file; make one with "
         "'controlmq design' or 'controlmq identify'."

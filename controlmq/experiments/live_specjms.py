@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 def run_live(
-    url: str,
-    workload: Workload,
-    seed: int = 0,
-    watch: Callable[[Progress], None] | None = None,
+    url: str, workload: Workload, seed: int = 0, watch: Callable[[Progress], None] | None = None
 ) -> Run:
     """Run all phases of a workload on the broker at ``url``; ``watch`` gets its progress."""
     from simulator.specjms.observed import observed_run

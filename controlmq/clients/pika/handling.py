@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pika
@@ -101,12 +100,7 @@ class Handling:
     def __enter__(self) -> Handling:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Wait for the handlers that run, so that their messages are acknowledged."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)

@@ -11,20 +11,8 @@ from controlmq.design.analysis import step_response
 from controlmq.experiments.demo.experiment import PAUSE, ClosedLoop, Outcome
 from controlmq.performance import SETTLED_SHARE_OF_GOAL, settling_samples
 
-MODEL_KEYS = (
-    "a",
-    "b",
-    "c",
-    "interval",
-    "linear_range",
-    "standard_errors",
-    "r2_train",
-    "r2_test",
-    "rmse_train",
-    "rmse_test",
-    "rows_train",
-    "rows_test",
-)
+NOT_FINDINGS = ("format", "version", "equation", "confidence_intervals", "units")
+"""Keys of a model file that the findings leave out."""
 
 PUBLISHED = {
     "source": f"{published.SOURCE}, goal {published.GOAL:g} msg/s",
@@ -49,7 +37,7 @@ def findings(outcome: Outcome) -> dict[str, Any]:
         "scenario": outcome.scenario.name,
         "seed": outcome.seed,
         "curve": {"knee": knee.prefetch, "rate_at_knee": knee.rate},
-        "model": {key: model[key] for key in MODEL_KEYS},
+        "model": {key: model[key] for key in model if key not in NOT_FINDINGS},
         "gains": {kind: asdict(d.tuning.gains) for kind, d in outcome.designs.items()},
         "analysis": {kind: asdict(d.analysis) for kind, d in outcome.designs.items()},
         "closed_loop": _judged(outcome, 400.0),

@@ -34,14 +34,7 @@ def picture(outcome: Outcome) -> str:
         label="front, 95 % intervals",
     )
     best = outcome.ranked[0].means
-    axes.plot(
-        [best[other].mean],
-        [best[by].mean],
-        "*",
-        color=MARK,
-        markersize=14,
-        label="chosen",
-    )
+    axes.plot([best[other].mean], [best[by].mean], "*", color=MARK, markersize=14, label="chosen")
     axes.set_xlabel(f"{other} ({METRICS[other]})")
     axes.set_ylabel(f"{by} ({METRICS[by]})")
     axes.legend(frameon=False)

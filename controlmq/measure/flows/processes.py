@@ -35,11 +35,7 @@ Progress = Callable[[float, Counter[Place], Counter[Place]], None]
 
 
 def run_flows(
-    url: str,
-    plan: Plan,
-    progress: Progress | None = None,
-    *,
-    begin: float = 0.0,
+    url: str, plan: Plan, progress: Progress | None = None, *, begin: float = 0.0
 ) -> Notes:
     """Run a plan on the broker at ``url``.
 
