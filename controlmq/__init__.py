@@ -25,28 +25,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "ArxModel": "controlmq.model",
-    "ControlmqError": "controlmq.errors",
-    "Gains": "controlmq.gains",
-    "InputError": "controlmq.errors",
-    "Limits": "controlmq.controllers",
-    "Loop": "controlmq.loop",
-    "P": "controlmq.controllers",
-    "PI": "controlmq.controllers",
-    "PID": "controlmq.controllers",
-    "Profile": "controlmq.controllers.gain_schedule",
-    "Sample": "controlmq.loop",
-    "Schedule": "controlmq.controllers.gain_schedule",
-    "Step": "controlmq.loop",
-    "TraceWriter": "controlmq.traces",
-    "Transition": "controlmq.loop",
-    "Tuning": "controlmq.controllers.controller_file",
-    "design_controller": "controlmq.design",
-    "read_transitions": "controlmq.traces",
-    "unwrap": "controlmq.rabbitmq",
-    "wrap": "controlmq.rabbitmq",
+_NAMES = {
+    "controlmq.controllers": ("Limits", "P", "PI", "PID"),
+    "controlmq.controllers.controller_file": ("Tuning",),
+    "controlmq.controllers.gain_schedule": ("Profile", "Schedule"),
+    "controlmq.design": ("design_controller",),
+    "controlmq.errors": ("ControlmqError", "InputError"),
+    "controlmq.gains": ("Gains",),
+    "controlmq.loop": ("Loop", "Sample", "Step", "Transition"),
+    "controlmq.model": ("ArxModel",),
+    "controlmq.rabbitmq": ("unwrap", "wrap"),
+    "controlmq.traces": ("TraceWriter", "read_transitions"),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
     "PI",
