@@ -10,9 +10,9 @@ from typing import Any
 import pika
 import pytest
 
+from controlmq.clients.pika.wrap import wrap
 from controlmq.consumer.consumer import DEFAULT_MAX_HELD as MAX_HELD
 from controlmq.controllers import Limits
-from controlmq.rabbitmq import wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.plain_consumer import PLAIN_CONSUMER
 from tests.live.restless import LANES, changing

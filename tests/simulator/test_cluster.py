@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.clustered_queue import CAPACITY, balanced, controlled, grown, peak
 from controlmq.errors import InputError
 from simulator import Broker, Consumer, Duration, Publishers, Queue, Scenario, Simulation
 from simulator.studies.cluster import (
@@ -24,6 +23,7 @@ from simulator.studies.cluster import (
     ProvisioningRule,
     SimulatedCluster,
 )
+from tests.known.clustered_queue import CAPACITY, balanced, controlled, grown, peak
 from tests.simulator.test_gallery import program
 
 ROOT = Path(__file__).parents[2]

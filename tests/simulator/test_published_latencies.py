@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import schmid_latency, specjms_prediction, specjms_tandem
-from benchmarks.sachs_measured import CASES, Case
+from tests.known import schmid_latency, specjms_prediction, specjms_tandem
+from tests.known.sachs_measured import CASES, Case
 
 
 def test_the_authors_line_gives_the_authors_latencies() -> None:

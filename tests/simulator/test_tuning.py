@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from controlmq import ArxModel, InputError, Sample, Step
-from controlmq.confidence import mean_interval, t_quantile
 from controlmq.performance import Score, score
+from controlmq.student import mean_interval, t_quantile
 from simulator import Change, Scenario, load_scenario
 from simulator.studies.tuning_search import (
     METRICS,

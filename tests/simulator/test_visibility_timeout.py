@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.visibility_timeout import seconds
 from controlmq.errors import InputError
 from simulator import Consumer, Duration, Link, Publishers, Queue, Scenario, Simulation
 from simulator.studies.visibility import TwoPools, measure, scenario
+from tests.known.two_pools import seconds
 
 # Li, Cui and Ma 2015, recomputed: threads in both pools, seconds for q = 0.99 and q = 0.88.
 PUBLISHED = {

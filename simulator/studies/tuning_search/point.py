@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from controlmq.checks import above_zero
 from controlmq.controllers import build
+from controlmq.controllers.controller_file import Tuning
 from controlmq.errors import InputError
 from controlmq.loop import Loop, Step
 from controlmq.performance import FEWEST_SAMPLES, Score, score
-from controlmq.tuning import Tuning
 from simulator.plant import SimulatedConsumer
 from simulator.scenario.scenario import Scenario
 

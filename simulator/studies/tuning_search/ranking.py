@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controlmq.confidence import Interval, mean_interval
 from controlmq.performance import Score
+from controlmq.student import Interval, mean_interval
 from simulator.studies.tuning_search.space import Candidate
 
 METRICS = {

@@ -8,11 +8,11 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from controlmq.controllers.controller_file import KINDS, Tuning
+from controlmq.controllers.placement import ORDER, is_stable, poles_for, polynomial_of
 from controlmq.design import place
-from controlmq.design.placement import ORDER, is_stable, poles_for, polynomial_of
 from controlmq.errors import InputError
 from controlmq.model import ArxModel
-from controlmq.tuning import KINDS, Tuning
 
 
 @dataclass(frozen=True)

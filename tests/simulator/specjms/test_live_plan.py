@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controlmq.cli.specjms.live import plan_of
 from controlmq.errors import InputError
+from controlmq.experiments.live_specjms import plan_of
 from simulator import Duration
 from simulator.studies.specjms import Phases, Topology, audit, vertical, workload
 from simulator.studies.specjms.message_types import BYTES_PER_KILOBYTE, SIZES_IN_A_CYCLE
 from simulator.studies.specjms.observed import Observed, observed_run
-from tests.simulator.specjms.published import SHORT
+from tests.simulator.studies.specjms.published import SHORT
 
 
 @pytest.mark.parametrize("pacing", ["deterministic", "exponential"])
