@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from controlmq import aliases
 
 if TYPE_CHECKING:
-    from controlmq.clients.pika.wrap import unwrap, wrap
+    from controlmq.clients.pika import unwrap, wrap
     from controlmq.controllers import PI, PID, Limits, P
     from controlmq.controllers.controller_file import Tuning
     from controlmq.controllers.gain_schedule import Profile, Schedule
@@ -34,7 +34,7 @@ _NAMES = {
     "controlmq.gains": ("Gains",),
     "controlmq.loop": ("Loop", "Sample", "Step", "Transition"),
     "controlmq.model": ("ArxModel",),
-    "controlmq.clients.pika.wrap": ("unwrap", "wrap"),
+    "controlmq.clients.pika": ("unwrap", "wrap"),
     "controlmq.traces": ("TraceWriter", "read_transitions"),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

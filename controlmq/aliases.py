@@ -22,7 +22,7 @@ MOVED = {
     "controlmq.rabbitmq.consuming": "controlmq.clients.pika.ready_consumer",
     "controlmq.rabbitmq.flows": "controlmq.measure.flows",
     "controlmq.rabbitmq.handling": "controlmq.clients.pika.handling",
-    "controlmq.rabbitmq": "controlmq.clients.pika.wrap",
+    "controlmq.rabbitmq": "controlmq.clients.pika",
     "controlmq.schedule": "controlmq.controllers.gain_schedule",
     "controlmq.tuning": "controlmq.controllers.controller_file",
     "identification.replacing": "controlmq.replacing",

@@ -84,7 +84,8 @@ class SimulatedConsumer:
         finished = after.finished - before.finished
         starved = (after.starved_time - before.starved_time) / interval
         acks = after.acks_given - before.acks_given
-        self._spread.measured(after.open_time - before.open_time, acks, starved > 0)
+        slot_seconds = after.open_time - before.open_time
+        self._spread.measured(slot_seconds, acks, interval, prefetch, starved > 0)
         self._space()
         return Sample(
             number=self._number,

@@ -61,6 +61,7 @@ def working(time: float, changes: list[Change] | None = None) -> Scenario:
                 handlers=4,
                 link="network",
                 work_schedule=changes or (),
+                spread_acks=False,
             )
         ],
         links=[Link("network", ROUND_TRIP, jitter=Duration(JITTER, "exponential"))],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.studies.specjms import Run, vertical, workload
-from tests.simulator.studies.specjms.weighed import Weighed, weighed
+from tests.simulator.specjms.weighed import Weighed, weighed
 
 
 @pytest.fixture(scope="package")

@@ -17,7 +17,7 @@ from simulator.studies.specjms import (
     vertical,
 )
 from simulator.studies.specjms.message_types import BYTES_PER_KILOBYTE, SIZES_IN_A_CYCLE
-from tests.simulator.studies.specjms.published import (
+from tests.simulator.specjms.published import (
     BASE_TIMES_SECONDS,
     GROUP_SHARES,
     HORIZONTAL_RATES,
@@ -28,7 +28,7 @@ from tests.simulator.studies.specjms.published import (
     VERTICAL_COUNTS,
     VERTICAL_RATES,
 )
-from tests.simulator.studies.specjms.weighed import percent
+from tests.simulator.specjms.weighed import percent
 
 HALF_A_DIGIT = 0.005 + 1e-9
 """What rounding to two digits may change."""

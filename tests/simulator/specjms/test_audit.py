@@ -22,7 +22,7 @@ from simulator.studies.specjms import (
     workload,
 )
 from simulator.studies.specjms.build import ASSUMED_BROKER
-from tests.simulator.studies.specjms.published import SHORT
+from tests.simulator.specjms.published import SHORT
 
 
 def test_a_healthy_run_passes_the_audit(healthy: Run) -> None:

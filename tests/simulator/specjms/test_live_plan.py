@@ -11,7 +11,7 @@ from simulator import Duration
 from simulator.studies.specjms import Phases, Topology, audit, vertical, workload
 from simulator.studies.specjms.message_types import BYTES_PER_KILOBYTE, SIZES_IN_A_CYCLE
 from simulator.studies.specjms.observed import Observed, observed_run
-from tests.simulator.studies.specjms.published import SHORT
+from tests.simulator.specjms.published import SHORT
 
 
 @pytest.mark.parametrize("pacing", ["deterministic", "exponential"])

@@ -9,7 +9,7 @@ import pytest
 from controlmq.errors import InputError
 from simulator.studies.specjms import Delivery, Option, passes, run, vertical, workload
 from simulator.studies.specjms.options import central
-from tests.simulator.studies.specjms.published import SHORT
+from tests.simulator.specjms.published import SHORT
 
 
 def test_everything_may_go_through_one_topic() -> None:

@@ -12,7 +12,7 @@ from simulator import Duration, Simulation
 from simulator.studies.specjms import Phases, Topology, run, vertical, workload
 from simulator.studies.specjms.progress import Progress, noted_progress, simulated_progress
 from simulator.studies.specjms.report import progress_table
-from tests.simulator.studies.specjms.published import SHORT
+from tests.simulator.specjms.published import SHORT
 
 QUICK = ["specjms", "--warm-up", "2", "--duration", "5", "--drain", "2", "--interactions", "3"]
 

@@ -19,7 +19,7 @@ from simulator.studies.specjms import (
     vertical,
     workload,
 )
-from tests.simulator.studies.specjms.published import (
+from tests.simulator.specjms.published import (
     BASE_TIMES_SECONDS,
     GROUP_SHARES,
     HORIZONTAL_RATES,
@@ -28,7 +28,7 @@ from tests.simulator.studies.specjms.published import (
     VERTICAL_COUNTS,
     VERTICAL_RATES,
 )
-from tests.simulator.studies.specjms.weighed import Weighed, percent, weighed
+from tests.simulator.specjms.weighed import Weighed, percent, weighed
 
 
 def test_a_run_has_the_published_counts_within_one_percent(healthy: Run) -> None:
