@@ -252,6 +252,7 @@ class Simulation:
         # The engine adds up times when the window changes; this is the time since then.
         rest = self.now - float(row["since"])
         held = int(self._state.lines[int(row["held_line"])]["length"])
+        slots = max(int(row["high"]), int(row["in_flight"]))
         first, count = int(row["first_handler"]), int(row["handlers"])
         handlers = self._state.handlers[first : first + count]
         busy = handlers["slot"][handlers["message"] >= 0]
@@ -264,7 +265,7 @@ class Simulation:
             starved_time=float(row["starved_time"]) + (rest if row["starved"] else 0.0),
             in_flight_time=float(row["in_flight_time"]) + int(row["in_flight"]) * rest,
             held_time=float(row["held_time"]) + held * rest,
-            open_time=float(row["open_time"]) + (int(row["granted"]) - held) * rest,
+            open_time=float(row["open_time"]) + (slots - held) * rest,
             work_time=float(row["work_time"]),
             buffer_time=float(row["buffer_time"]),
             busy_time=float(row["busy_time"]) - begun,

@@ -241,7 +241,6 @@ def restart(state: SimulationState, consumer: int, now: float) -> None:
     client = state.consumers[consumer]
     client.up = True
     client.listening = True
-    client.granted = client.high
     client.error = 0.0
     client.spaced = False
     set_timer(state, client.restart_slot, NEVER)

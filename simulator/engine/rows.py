@@ -213,7 +213,6 @@ CONSUMER = np.dtype(
         ("held_line", np.int32),  # acknowledgements that are held
         ("low", np.int32),  # whole numbers around the prefetch
         ("high", np.int32),
-        ("granted", np.int32),  # slots, as the consumer knows them: surplus ones included
         ("in_flight", np.int32),
         ("most_in_flight", np.int32),
         ("next_ready", np.int32),

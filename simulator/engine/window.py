@@ -2,7 +2,7 @@
 
 The broker has whole slots, ``ceil(u)`` for a prefetch of ``u``; the consumer makes the rest by
 holding acknowledgements, exactly as :mod:`controlmq.consumer.window` does live. Open slots are
-the slots granted less the acks held, and the mean of them over time is ``u``::
+the slots of the broker less the acks held, and the mean of them over time is ``u``::
 
     error = integral of u - clamp(open slots, floor(u), ceil(u)) over time, except while starved
 
@@ -45,12 +45,13 @@ def account(state: SimulationState, consumer: int, now: float) -> None:
     client.since = now
     client.in_flight_time += client.in_flight * elapsed
     held = state.lines[client.held_line].length
+    slots = max(client.high, client.in_flight) - held  # more than high only after a drop
     client.held_time += held * elapsed
-    client.open_time += (client.granted - held) * elapsed
+    client.open_time += slots * elapsed
     if client.starved:
         client.starved_time += elapsed
     elif client.high > client.low and client.listening and client.active and not client.spaced:
-        slots = min(max(client.granted - held, client.low), client.high)
+        slots = min(max(slots, client.low), client.high)
         error = client.error + (client.prefetch - slots) * elapsed
         lowest = (client.low - client.prefetch) * MAX_HOLD_SECONDS
         client.error = min(max(error, lowest), MOST_ERROR_SLOT_SECONDS)
@@ -75,7 +76,7 @@ def give(state: SimulationState, consumer: int, message: int, now: float) -> Non
     client = state.consumers[consumer]
     client.given += 1
     whole = client.low == client.high and client.spacing == 0.0
-    if (whole and client.granted == client.high) or not client.active:
+    if whole or not client.active:
         answer(state, consumer, message, now)
     else:
         hold(state, consumer, message, now)
@@ -86,8 +87,7 @@ def hold(state: SimulationState, consumer: int, message: int, now: float) -> Non
     """Hold an ack, unless its slot is surplus; then send what the window lets go."""
     account(state, consumer, now)
     client = state.consumers[consumer]
-    if client.granted > client.high:
-        client.granted -= 1
+    if client.in_flight > client.high:
         answer(state, consumer, message, now)
         return
     append(state, client.held_line, message)
@@ -180,6 +180,5 @@ def change_window(state: SimulationState, consumer: int, now: float) -> None:
     client.spacing = client.wanted_spacing
     client.low = math.floor(client.prefetch)
     client.high = math.ceil(client.prefetch)
-    client.granted = max(client.granted, client.high)
     client.active = client.wanted
     release(state, consumer, now)
