@@ -48,12 +48,7 @@ def schema(columns: Mapping[str, tuple[str, str]] = COLUMNS) -> pa.Schema:
     """The Arrow schema of a trace, meanings included as field metadata."""
     import pyarrow as pa
 
-    types = {
-        "string": pa.string(),
-        "int64": pa.int64(),
-        "double": pa.float64(),
-        "bool": pa.bool_(),
-    }
+    types = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "bool": pa.bool_()}
     return pa.schema(
         [
             pa.field(name, types[kind], nullable=False, metadata={"meaning": meaning})

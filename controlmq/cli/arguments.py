@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import cmath
-import math
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from controlmq.errors import InputError
 from controlmq.model import ArxModel
 
 Commands: TypeAlias = "argparse._SubParsersAction[ArgumentParser]"
 """What sub-commands are added to."""
+
+Number = TypeVar("Number", float, complex)
+
+Options: TypeAlias = "argparse._ActionsContainer"
+"""What options are added to: a command, or a group of its options."""
 
 
 def new_command(commands: Commands, name: str, summary: str, teaching: str) -> ArgumentParser:
@@ -28,34 +32,66 @@ def new_command(commands: Commands, name: str, summary: str, teaching: str) -> A
     )
 
 
+def option(
+    to: Options,
+    usage: str,
+    meaning: str,
+    read: Callable[[str], object] = str,
+    default: Any = None,
+    **more: Any,
+) -> None:
+    """Add the option that ``usage`` shows: ``--limits LOW HIGH`` or ``--goal RATE...``.
+
+    Without a value or choices it is a switch. The help ends with the default, if there is one.
+    """
+    name, *values = usage.split()
+    if not values and "choices" not in more:
+        to.add_argument(name, action="store_true", help=meaning)
+        return
+    several = usage.endswith("...")
+    shown = tuple(value.removesuffix("...") for value in values)
+    if default is not None:
+        words = default if isinstance(default, list) else [default]
+        stated = " ".join(f"{word:g}" if isinstance(word, float) else str(word) for word in words)
+        meaning = f"{meaning} (default {stated})"
+    to.add_argument(
+        name,
+        type=read,
+        default=default,
+        help=meaning,
+        nargs="+" if several else len(shown) if len(shown) > 1 else None,
+        metavar=shown if len(shown) > 1 else shown[0] if shown else None,
+        **more,
+    )
+
+
+def add_seed(to: Options) -> None:
+    """``--seed``."""
+    option(to, "--seed SEED", "same seed, same result", seed, 1)
+
+
+def add_placement(to: Options) -> None:
+    """``--settling`` and ``--overshoot``: where the poles go."""
+    option(to, "--settling SAMPLES", "samples until settled", number)
+    option(to, "--overshoot PERCENT", "with --settling (default 0)", number)
+
+
 def add_fit(parser: ArgumentParser) -> None:
-    """``--linear-range`` and ``--no-offset``: what is fitted to a trace."""
-    parser.add_argument(
-        "--linear-range",
-        nargs=2,
-        type=number,
-        metavar=("LOW", "HIGH"),
-        help="fit between these prefetches (default: below the knee found in the data)",
-    )
-    parser.add_argument(
-        "--no-offset", action="store_true", help="force models through the origin, c = 0"
-    )
+    """``--group-by``, ``--linear-range`` and ``--no-offset``: what is fitted to a trace."""
+    meaning = "columns whose values make a group (default: group)"
+    option(parser, "--group-by COLUMN...", meaning, action="extend")
+    meaning = "fit between these prefetches (default: below the knee found in the data)"
+    option(parser, "--linear-range LOW HIGH", meaning, number)
+    option(parser, "--no-offset", "force models through the origin, c = 0")
 
 
-def add_group_by(parser: ArgumentParser) -> None:
-    """``--group-by``: several columns after one option, or one after each of several."""
-    parser.add_argument(
-        "--group-by",
-        nargs="+",
-        action="extend",
-        metavar="COLUMN",
-        help="columns whose values make a group (default: group)",
-    )
-
-
-def group_by_of(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """The columns to group by, each once."""
-    return tuple(dict.fromkeys(arguments.group_by or ("group",)))
+def fit_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What those options ask for, as the keyword arguments of a fit."""
+    return {
+        "by": tuple(dict.fromkeys(arguments.group_by or ("group",))),
+        "offset": not arguments.no_offset,
+        "linear_range": tuple(arguments.linear_range) if arguments.linear_range else None,
+    }
 
 
 def keep_negative_numbers(argv: Sequence[str]) -> list[str]:
@@ -76,23 +112,20 @@ def _is_number(word: str) -> bool:
 
 def number(word: str) -> float:
     """A finite real number."""
-    try:
-        value = float(word)
-    except ValueError:
-        raise ArgumentTypeError(f"{word.strip()!r} is not a number") from None
-    if not math.isfinite(value):
-        raise ArgumentTypeError(f"{word.strip()!r} is not finite")
-    return value
+    return _finite(word, float, "a number")
 
 
 def complex_number(word: str) -> complex:
     """A finite complex number as Python writes it; ``i`` is taken for ``j``."""
+    shape = "a complex number such as 0.5+0.3j"
+    return _finite(word, lambda word: complex(word.replace("i", "j")), shape)
+
+
+def _finite(word: str, read: Callable[[str], Number], shape: str) -> Number:
     try:
-        value = complex(word.strip().replace("i", "j"))
+        value = read(word)
     except ValueError:
-        raise ArgumentTypeError(
-            f"{word.strip()!r} is not a complex number such as 0.5+0.3j"
-        ) from None
+        raise ArgumentTypeError(f"{word.strip()!r} is not {shape}") from None
     if not cmath.isfinite(value):
         raise ArgumentTypeError(f"{word.strip()!r} is not finite")
     return value
@@ -121,21 +154,13 @@ def _whole(word: str, least: int) -> int:
 def add_model(parser: ArgumentParser) -> None:
     """A model, from a file or from its numbers."""
     group = parser.add_argument_group("the model y(k+1) = a*y(k) + b*u(k) + c")
-    group.add_argument("--model", metavar="FILE", help="a model file, as 'identify' writes it")
-    group.add_argument("--a", type=number, help="how much of a rate is left one sample later")
-    group.add_argument("--b", type=number, help="messages/second that one message of prefetch adds")
-    group.add_argument("--c", type=number, default=None, help="offset, messages/second (default 0)")
-    group.add_argument(
-        "--interval", type=number, default=None, help="seconds from sample to sample (default 1)"
-    )
-    group.add_argument(
-        "--linear-range",
-        nargs=2,
-        type=number,
-        default=None,
-        metavar=("LOW", "HIGH"),
-        help="prefetch between which the model holds (default 0 1000)",
-    )
+    option(group, "--model FILE", "a model file, as 'identify' writes it")
+    option(group, "--a A", "how much of a rate is left one sample later", number)
+    option(group, "--b B", "messages/second that one message of prefetch adds", number)
+    option(group, "--c C", "offset, messages/second (default 0)", number)
+    option(group, "--interval SECONDS", "from sample to sample (default 1)", number)
+    meaning = "prefetch between which the model holds (default 0 1000)"
+    option(group, "--linear-range LOW HIGH", meaning, number)
 
 
 def model_from(arguments: argparse.Namespace) -> ArxModel | None:

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from controlmq.checks import above_zero, prefetch_count
-from controlmq.cli.arguments import Commands, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, option, seed
 from controlmq.cli.live import TLS, add_url, broker_url
-from controlmq.cli.output import console, print_json, say
+from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.errors import InputError
 from controlmq.experiments.calibrated_scenario import comment_of, scenario_of
 from controlmq.replacing import write_atomically
@@ -41,56 +41,31 @@ def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "calibrate", "measure a live broker for simulations", TEACHING)
     add_url(parser)
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        default="calibrated.toml",
-        help="the scenario (default calibrated.toml)",
-    )
-    parser.add_argument(
-        "--duration",
-        type=number,
-        default=90.0,
-        metavar="SECONDS",
-        help="how long to measure, about (default 90)",
-    )
-    parser.add_argument(
-        "--work",
-        type=number,
-        default=0.001,
-        metavar="SECONDS",
-        help="of the scenario's consumer a message (default 0.001)",
-    )
-    parser.add_argument("--prefetch", type=number, default=10.0, help="of it (default 10)")
-    parser.add_argument("--rate", type=number, help="messages/second published in the scenario")
-    parser.add_argument("--size", type=seed, default=256, help="bytes of a message (default 256)")
-    parser.add_argument("--cores", type=count, default=1, help="of the broker (default 1)")
+    option(parser, "--out FILE", "the scenario to write", default="calibrated.toml")
+    option(parser, "--duration SECONDS", "about how long to measure", number, 90.0)
+    meaning = "work of the scenario's consumer for a message"
+    option(parser, "--work SECONDS", meaning, number, 0.001)
+    option(parser, "--prefetch PREFETCH", "prefetch of that consumer", number, 10.0)
+    option(parser, "--rate RATE", "messages/second published in the scenario", number)
+    option(parser, "--size BYTES", "bytes of a message", seed, 256)
+    option(parser, "--cores CORES", "cores of the broker", count, 1)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure with a progress bar; write the scenario and say what was found."""
-    from rich.progress import Progress
-
     from controlmq.measure.calibration import calibrate
     from simulator.scenario.toml_text import scenario_text
 
     _check(arguments)
-    with Progress(console=console(to_stderr=True), transient=True) as bar:
-        task = bar.add_task("calibrating", total=1.0)
+    with progress_bar("calibrating", total=1.0) as update:
 
         def progress(what: str, share: float) -> None:
-            bar.update(task, completed=share, description=f"measured: {what}")
+            update(completed=share, description=f"measured: {what}")
 
         found = calibrate(broker_url(arguments), arguments.duration, progress)
-    scenario = scenario_of(
-        found,
-        work=arguments.work,
-        prefetch=arguments.prefetch,
-        rate=arguments.rate,
-        size=arguments.size,
-        cores=arguments.cores,
-    )
+    asked = ("work", "prefetch", "rate", "size", "cores")
+    scenario = scenario_of(found, **{name: getattr(arguments, name) for name in asked})
     comment = comment_of(found)
     write_atomically(Path(arguments.out), scenario_text(scenario, comment))
     if arguments.json:
@@ -131,10 +106,10 @@ def _try_out(arguments: argparse.Namespace) -> None:
         "size": lambda: Publishers("publisher", "queue", every, message_size=arguments.size),
         "cores": lambda: Broker(cores=arguments.cores),
     }
-    for option, make in made.items():
-        value = getattr(arguments, option)
+    for name, make in made.items():
+        value = getattr(arguments, name)
         try:
             if value is not None:
                 make()
         except InputError as error:
-            raise InputError(f"--{option} {value:g} does not fit a scenario: {error}") from None
+            raise InputError(f"--{name} {value:g} does not fit a scenario: {error}") from None

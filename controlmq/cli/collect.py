@@ -6,9 +6,9 @@ import argparse
 from argparse import ArgumentParser
 from pathlib import Path
 
-from controlmq.cli.arguments import Commands, count, new_command, number, seed
-from controlmq.cli.live import TLS, add_broker, add_handler, broker_url, handler_from
-from controlmq.cli.output import console, print_json, say
+from controlmq.cli.arguments import Commands, count, new_command, number, option, seed
+from controlmq.cli.live import TLS, add_consumer, consume_from
+from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.controllers import OpenLoop, ramp, random_levels
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
@@ -34,32 +34,22 @@ examples:
 def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "collect", "record a trace from a live queue", TEACHING)
-    add_broker(parser)
-    add_handler(parser)
+    add_consumer(parser)
     plan = parser.add_mutually_exclusive_group(required=True)
-    plan.add_argument("--levels", nargs=2, type=number, metavar=("LOW", "HIGH"))
-    plan.add_argument("--steps", nargs=2, type=number, metavar=("LOW", "HIGH"))
-    parser.add_argument("--samples", type=count, default=60, help="levels to draw (default 60)")
-    parser.add_argument(
-        "--samples-per-level", type=count, default=1, help="samples on each (default 1)"
-    )
-    parser.add_argument(
-        "--settle", type=seed, default=0, metavar="SAMPLES", help="left out after a step"
-    )
-    parser.add_argument(
-        "--interval", type=number, default=1.0, metavar="SECONDS", help="of a sample (default 1)"
-    )
-    parser.add_argument("--trace", required=True, metavar="FOLDER", help="where the trace goes")
-    parser.add_argument("--group", help="the group's name in the trace (default: the queue's)")
-    parser.add_argument("--seed", type=seed, default=1, help="of the random levels (default 1)")
+    option(plan, "--levels LOW HIGH", "prefetches in random order between these", number)
+    option(plan, "--steps LOW HIGH", "every prefetch from LOW to HIGH, one after the other", number)
+    option(parser, "--samples SAMPLES", "levels to draw", count, 60)
+    option(parser, "--samples-per-level SAMPLES", "samples on each level or step", count, 1)
+    option(parser, "--settle SAMPLES", "samples left out after each step", seed, 0)
+    option(parser, "--interval SECONDS", "length of a sample", number, 1.0)
+    option(parser, "--trace FOLDER", "where the trace goes", required=True)
+    option(parser, "--group GROUP", "the group's name in the trace (default: the queue's)")
+    option(parser, "--seed SEED", "seed of the random levels", seed, 1)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the plan with a progress bar and say what was recorded."""
-    from rich.progress import Progress
-
-    from controlmq.clients.pika.ready_consumer import consume
     from controlmq.traces import TraceWriter
 
     if arguments.settle >= arguments.samples_per_level and arguments.settle:
@@ -68,16 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
             "a level; give a larger --samples-per-level."
         )
     levels = plan_of(arguments)
-    high = max(levels)
     per_level = arguments.samples_per_level
-    rows = starved = 0
-    view = console(to_stderr=True)
+    taken = rows = starved = 0
     with (
         TraceWriter(Path(arguments.trace), rows_per_file=600, every_row=True) as writer,
-        Progress(console=view, transient=True) as bar,
+        progress_bar("collecting", total=len(levels) + 1) as update,
     ):
-        task = bar.add_task("collecting", total=len(levels) + 1)
-        taken = 0
 
         def record(row: Transition) -> None:
             nonlocal rows, starved
@@ -91,32 +77,21 @@ def run(arguments: argparse.Namespace) -> int:
             nonlocal taken
             taken += 1
             text = f"prefetch {step.sample.prefetch:.2f}: {step.sample.rate:.0f} msg/s"
-            bar.update(task, advance=1, description=text)
+            update(advance=1, description=text)
             return taken <= len(levels)
 
-        interrupted = consume(
-            broker_url(arguments),
-            arguments.queue,
-            handler_from(arguments),
-            workers=arguments.workers,
+        interrupted = consume_from(
+            arguments,
             controller=OpenLoop(levels),
-            interval=arguments.interval,
             prefetch=levels[0],
-            limits=Limits(0.0, max(high, 1.0)),
-            window=arguments.window,
+            limits=Limits(0.0, max(*levels, 1.0)),
             record=record,
             group=arguments.group,
             on_step=on_step,
         )
     if arguments.json:
-        print_json(
-            {
-                "trace": arguments.trace,
-                "rows": rows,
-                "rows_starved": starved,
-                "interrupted": interrupted,
-            }
-        )
+        found = {"trace": arguments.trace, "rows": rows, "rows_starved": starved}
+        print_json(found | {"interrupted": interrupted})
     else:
         early = ", stopped early" if interrupted else ""
         say(console(), f"{rows} rows in {arguments.trace}, {starved} of them starved{early}")

@@ -7,8 +7,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import Commands, new_command, seed
-from controlmq.cli.output import console, print_json, say
+from controlmq.cli.arguments import Commands, add_seed, new_command, option
+from controlmq.cli.output import console, print_json, say, spark_bar, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,19 +32,12 @@ def add_to(commands: Commands) -> ArgumentParser:
     parser = new_command(
         commands, "demo", "measure, model and control a simulated consumer, with a report", TEACHING
     )
-    parser.add_argument(
-        "--out",
-        default="demo-report",
-        metavar="FOLDER",
-        help="where report.html, its pictures, the traces, the model and the controllers go",
-    )
-    parser.add_argument(
-        "--scenario",
-        default="rosa-noisy",
-        help="a shipped scenario (rosa, rosa-noisy) or a TOML file (default rosa-noisy)",
-    )
-    parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
-    parser.add_argument("--quick", action="store_true", help="fewer samples, same parts")
+    meaning = "where report.html, its pictures, the traces, the model and the controllers go"
+    option(parser, "--out FOLDER", meaning, default="demo-report")
+    meaning = "a shipped scenario (rosa, rosa-noisy) or a TOML file"
+    option(parser, "--scenario SCENARIO", meaning, default="rosa-noisy")
+    add_seed(parser)
+    option(parser, "--quick", "fewer samples, same parts")
     return parser
 
 
@@ -67,38 +60,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _experiment(arguments: argparse.Namespace, out: Path, view: Console) -> Outcome:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from controlmq.experiments.demo.experiment import FULL, QUICK, Demo
     from controlmq.experiments.demo.files import TRACES
     from identification.session import session
     from simulator import load_scenario
 
     scenario = load_scenario(arguments.scenario)
-    columns = (TextColumn("{task.description:<36}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=view) as bar:
-        task = bar.add_task("starting Spark", total=None)
-        shown = ""
+    extent = QUICK if arguments.quick else FULL
+    with spark_bar(view) as update:
 
         def progress(doing: str) -> None:
-            nonlocal shown
-            bar.update(task, advance=1, description=doing)
-            if doing != shown and not view.is_terminal:
-                say(view, doing)
-            shown = doing
+            update(doing, advance=1, total=demo.samples)
 
-        extent = QUICK if arguments.quick else FULL
         demo = Demo(scenario, arguments.seed, extent, out / TRACES, progress)
-        bar.update(task, total=demo.samples)
         with session() as spark:
-            outcome = demo.run(spark)
-        bar.update(task, description="done")
-    return outcome
+            return demo.run(spark)
 
 
 def _show(view: Console, data: dict[str, Any], out: Path) -> None:
-    from rich.table import Table
-
     model, ramp = data["model"], data["ramp_without_offset"]
     say(
         view,
@@ -106,23 +85,18 @@ def _show(view: Console, data: dict[str, Any], out: Path) -> None:
         f"y(k+1) = {model['a']:.4f} y(k) + {model['b']:.2f} u(k) {model['c']:+.2f}, "
         f"R2 {model['r2_test']:.4f} on held-out samples\n",
     )
-    table = Table(title="Held at the goal, beside Rosa & Cavalcanti 2022")
-    for column in ("controller", "goal", "mean", "sd", "settling", "published mean", "sd "):
-        table.add_column(column, justify="left" if column == "controller" else "right")
+    rows = []
     for key, goal in (("closed_loop", 400), ("closed_loop_450", 450)):
         for kind, ours in data[key].items():
             published = data["published"]["closed_loop"][kind] if goal == 400 else None
             settled = ours["settling_samples"]
-            table.add_row(
-                kind.upper(),
-                str(goal),
-                f"{ours['mean']:.1f}",
-                f"{ours['sd']:.2f}",
-                "never" if settled is None else f"{settled} samples",
-                f"{published['mean']:.1f}" if published else "",
-                f"{published['sd']:.1f}" if published else "",
-            )
-    view.print(table)
+            settling = "never" if settled is None else f"{settled} samples"
+            peer = [f"{published[each]:.1f}" if published else "" for each in ("mean", "sd")]
+            figures = (str(goal), f"{ours['mean']:.1f}", f"{ours['sd']:.2f}", settling)
+            rows.append((kind.upper(), *figures, *peer))
+    columns = ("controller", "goal", "mean", "sd", "settling", "published mean", "sd ")
+    title = "Held at the goal, beside Rosa & Cavalcanti 2022"
+    view.print(table(title, columns, rows, left="controller"))
     say(
         view,
         f"\nA ramp fitted without offset turns {ramp['line']}, which has no dynamics, into "

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from controlmq.cli.arguments import (
     Commands,
     add_model,
+    add_placement,
     complex_number,
     model_from,
     new_command,
     number,
+    option,
 )
+from controlmq.cli.output import complex_text, console, print_json, say
 from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
 
@@ -40,41 +43,21 @@ def add_to(commands: Commands) -> ArgumentParser:
     parser = new_command(
         commands, "design", "compute a controller's gains from a model by pole placement", TEACHING
     )
-    parser.add_argument("--controller", choices=KINDS, default="pi", help="the law (default pi)")
+    option(parser, "--controller", "the law", default="pi", choices=KINDS)
     add_model(parser)
     wish = parser.add_argument_group(
         "what you want (one of; default: the published poles, for P a pole at 0.3)"
     )
-    wish.add_argument("--poles", nargs="+", type=complex_number, metavar="POLE")
-    wish.add_argument(
-        "--polynomial",
-        nargs="+",
-        type=number,
-        metavar="C",
-        help="coefficients, highest power first",
-    )
-    wish.add_argument("--settling", type=number, metavar="SAMPLES", help="samples until settled")
-    wish.add_argument(
-        "--overshoot", type=number, metavar="PERCENT", help="with --settling (default 0)"
-    )
-    parser.add_argument(
-        "--derivative-filter",
-        type=number,
-        default=0.0,
-        metavar="F",
-        help="0 (none) to below 1: smooths the derivative of a PID",
-    )
-    parser.add_argument(
-        "--setpoint-weight",
-        type=number,
-        default=1.0,
-        metavar="W",
-        help="0 to 1: below 1, a step of the goal kicks less",
-    )
-    parser.add_argument(
-        "--allow-unstable", action="store_true", help="show an unstable design instead of refusing"
-    )
-    parser.add_argument("--out", metavar="FILE", help="write the controller to a file")
+    option(wish, "--poles POLE...", "of the closed loop, such as 0.5+0.3j 0.5-0.3j", complex_number)
+    meaning = "coefficients of the closed loop's polynomial, highest power first"
+    option(wish, "--polynomial C...", meaning, number)
+    add_placement(wish)
+    meaning = "0 (none) to below 1: smooths the derivative of a PID"
+    option(parser, "--derivative-filter F", meaning, number, 0.0)
+    meaning = "0 to 1: below 1, a step of the goal kicks less"
+    option(parser, "--setpoint-weight W", meaning, number, 1.0)
+    option(parser, "--allow-unstable", "show an unstable design instead of refusing")
+    option(parser, "--out FILE", "write the controller to a file")
     return parser
 
 
@@ -99,8 +82,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out:
         design.tuning.save(Path(arguments.out))
     if arguments.json:
-        from controlmq.cli.output import print_json
-
         print_json(as_data(design))
     else:
         _show(design, arguments.out)
@@ -125,7 +106,6 @@ def as_data(design: Design) -> dict[str, Any]:
 def _show(design: Design, out: str | None) -> None:
     from rich.table import Table
 
-    from controlmq.cli.output import complex_text, console, say
     from controlmq.design import p_stable_range
 
     analysis, gains = design.analysis, design.tuning.gains

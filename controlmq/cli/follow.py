@@ -6,17 +6,12 @@ import argparse
 import json
 from argparse import ArgumentParser
 from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import (
-    Commands,
-    add_fit,
-    add_group_by,
-    group_by_of,
-    new_command,
-    number,
-)
+from controlmq.cli.arguments import Commands, add_fit, fit_of, new_command, number, option
+from controlmq.cli.output import console, say
 from controlmq.cli.spark import add_spark
 
 if TYPE_CHECKING:
@@ -45,22 +40,11 @@ def add_to(commands: Commands) -> ArgumentParser:
         commands, "follow", "keep models up to date with running consumers, on Spark", TEACHING
     )
     parser.add_argument("traces", help="the folder that consumers write to")
-    parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the models")
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="where to continue from (default OUT/.follow)"
-    )
-    parser.add_argument(
-        "--half-life",
-        type=number,
-        default=600.0,
-        metavar="SECONDS",
-        help="after which a row weighs half (default 600)",
-    )
-    parser.add_argument(
-        "--every", type=number, default=10.0, metavar="SECONDS", help="between looks (default 10)"
-    )
-    parser.add_argument("--once", action="store_true", help="take what is there, and end")
-    add_group_by(parser)
+    option(parser, "--out DIR", "the folder of the models", required=True)
+    option(parser, "--checkpoint DIR", "where to continue from (default OUT/.follow)")
+    option(parser, "--half-life SECONDS", "age at which a row weighs half", number, 600.0)
+    option(parser, "--every SECONDS", "time between looks for new rows", number, 10.0)
+    option(parser, "--once", "take what is there, and end")
     add_fit(parser)
     add_spark(parser)
     return parser
@@ -68,16 +52,10 @@ def add_to(commands: Commands) -> ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Follow until stopped, printing a line for each change."""
-    from controlmq.cli.output import console, say
     from identification.continuous import Options, follow
     from identification.session import session
 
-    options = Options(
-        arguments.half_life,
-        by=group_by_of(arguments),
-        offset=not arguments.no_offset,
-        linear_range=tuple(arguments.linear_range) if arguments.linear_range else None,
-    )
+    options = Options(arguments.half_life, **fit_of(arguments))
     with ExitStack() as stack:
         view = console(to_stderr=True)
         with view.status("starting Spark"):
@@ -128,15 +106,9 @@ def print_data(progress: Progress) -> None:
 
 def as_data(progress: Progress) -> dict[str, Any]:
     """One batch in JSON types."""
-    counts = progress.counts
     return {
         "time": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "rows": {
-            "new": counts.new,
-            "repeated": counts.repeated,
-            "forgotten": counts.forgotten,
-            "unplaced": counts.unplaced,
-        },
+        "rows": asdict(progress.counts),
         "published": [
             {
                 "group": each.group,

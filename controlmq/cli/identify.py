@@ -10,20 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import (
-    Commands,
-    add_fit,
-    add_group_by,
-    group_by_of,
-    new_command,
-    number,
-)
+from controlmq.cli.arguments import Commands, add_fit, fit_of, new_command, number, option
+from controlmq.cli.output import console, print_json, say, table
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from controlmq.model import ArxModel, FitQuality
     from identification import Diagnosis, Fit
 
 TEACHING = """\
@@ -53,64 +46,42 @@ def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "identify", "fit models to recorded traces, on Spark", TEACHING)
     parser.add_argument("trace", help="a Parquet file, or a folder of them")
-    parser.add_argument(
-        "--out",
-        metavar="PATH",
-        help="write the model to this .json file, or all models and a report into this folder",
-    )
-    add_group_by(parser)
+    meaning = "write the model to this .json file, or all models and a report into this folder"
+    option(parser, "--out PATH", meaning)
     add_fit(parser)
-    parser.add_argument(
-        "--held-out", type=number, default=0.25, metavar="SHARE", help="share of samples to test on"
-    )
-    parser.add_argument(
-        "--split",
-        choices=("time", "trace"),
-        default="time",
-        help="hold out blocks of samples (time, the default) or whole traces",
-    )
-    parser.add_argument(
-        "--half-life",
-        type=number,
-        metavar="SECONDS",
-        help="rows weigh half as much for every HALF_LIFE seconds of age",
-    )
-    parser.add_argument(
-        "--diagnose", nargs="+", metavar="WHICH", help="look closer: flagged, all, N or groups"
-    )
+    option(parser, "--held-out SHARE", "share of samples to test on", number, 0.25)
+    meaning = "hold out blocks of samples or whole traces"
+    option(parser, "--split", meaning, default="time", choices=("time", "trace"))
+    meaning = "rows weigh half as much for every HALF_LIFE seconds of age"
+    option(parser, "--half-life SECONDS", meaning, number)
+    option(parser, "--diagnose WHICH...", "look closer: flagged, all, N or groups")
     add_spark(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, print, write; exit 2 when no group could be identified."""
-    from controlmq.cli.output import print_json
-    from identification import identify
+    from identification import diagnose_traces, identify
     from identification.statistics import Forgetting
 
-    linear_range = tuple(arguments.linear_range) if arguments.linear_range else None
     half_life = arguments.half_life
     with spark_session(arguments, "fitting") as spark:
         fits = identify(
             spark,
             arguments.trace,
-            by=group_by_of(arguments),
-            offset=not arguments.no_offset,
-            linear_range=linear_range,
+            **fit_of(arguments),
             held_out=arguments.held_out,
             split=arguments.split,
             forgetting=None if half_life is None else Forgetting(half_life),
         )
-        diagnoses = _diagnosed(spark, arguments, fits) if arguments.diagnose else []
+        chosen = _chosen(arguments.diagnose, fits) if arguments.diagnose else []
+        diagnoses = diagnose_traces(spark, arguments.trace, chosen) if chosen else []
     written = _write(fits, diagnoses, Path(arguments.out)) if arguments.out else []
     if arguments.json:
-        print_json(
-            {
-                "groups": [as_data(fit) for fit in fits],
-                **({"diagnoses": [vars(each) for each in diagnoses]} if arguments.diagnose else {}),
-                "written": written,
-            }
-        )
+        data: dict[str, Any] = {"groups": [as_data(fit) for fit in fits]}
+        if arguments.diagnose:
+            data["diagnoses"] = [vars(each) for each in diagnoses]
+        print_json(data | {"written": written})
     else:
         _show(fits, diagnoses, written)
     if all(fit.model is None for fit in fits):
@@ -136,27 +107,17 @@ def as_data(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _diagnosed(
-    spark: SparkSession, arguments: argparse.Namespace, fits: Sequence[Fit]
-) -> list[Diagnosis]:
-    """The second pass over the groups asked for."""
-    from identification import diagnose_traces
-
-    chosen = _chosen(arguments.diagnose, fits)
-    return diagnose_traces(spark, arguments.trace, chosen) if chosen else []
-
-
 def _chosen(which: Sequence[str], fits: Sequence[Fit]) -> list[Fit]:
     """The groups to look closer at."""
     if list(which) == ["all"]:
         return list(fits)
     if list(which) == ["flagged"]:
         return [fit for fit in fits if fit.cause in ("poor fit", "unstable", "falling rate")]
-    if len(which) == 1 and which[0].isdigit() and which[0] not in {fit.group for fit in fits}:
+    groups = {fit.group for fit in fits}
+    if len(which) == 1 and which[0].isdigit() and which[0] not in groups:
         drawn = random.Random(0).sample(range(len(fits)), min(int(which[0]), len(fits)))
         return [fits[number] for number in sorted(drawn)]
-    unknown = sorted(set(which) - {fit.group for fit in fits})
-    if unknown:
+    if unknown := sorted(set(which) - groups):
         raise InputError(
             f"there is no group {unknown[0]!r} in the trace; give flagged, all, a number or groups."
         )
@@ -181,32 +142,26 @@ GROUPS_SHOWN = 40
 """Groups that the terminal lists; the report of a fleet has all."""
 
 
+def _row(group: str, model: ArxModel, quality: FitQuality) -> list[str]:
+    low, high = model.linear_range
+    return [
+        *(group, f"{model.a:.4f}", f"{model.b:.3f}", f"{model.c:.2f}"),
+        *(f"{low:.1f} to {high:.1f}", f"{quality.r2_train:.4f}"),
+        "" if quality.r2_test is None else f"{quality.r2_test:.4f}",
+        "" if quality.rmse_test is None else f"{quality.rmse_test:.3g}",
+    ]
+
+
 def _show(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis], written: Sequence[str]) -> None:
-    from rich.table import Table
-
-    from controlmq.cli.output import console, say
-
-    table = Table(title="y(k+1) = a y(k) + b u(k) + c")
-    for column in ("group", "a", "b", "c", "linear range", "R2 train", "R2 test", "RMSE test"):
-        table.add_column(column, justify="left" if column == "group" else "right")
-    for fit in fits[:GROUPS_SHOWN]:
-        model = fit.model
-        if model is None or model.quality is None:
-            continue
-        low, high = model.linear_range
-        table.add_row(
-            fit.group,
-            f"{model.a:.4f}",
-            f"{model.b:.3f}",
-            f"{model.c:.2f}",
-            f"{low:.1f} to {high:.1f}",
-            f"{model.quality.r2_train:.4f}",
-            "" if model.quality.r2_test is None else f"{model.quality.r2_test:.4f}",
-            "" if model.quality.rmse_test is None else f"{model.quality.rmse_test:.3g}",
-        )
     view = console()
-    if table.row_count:
-        view.print(table)
+    rows = [
+        _row(fit.group, fit.model, fit.model.quality)
+        for fit in fits[:GROUPS_SHOWN]
+        if fit.model and fit.model.quality
+    ]
+    if rows:
+        columns = ("group", "a", "b", "c", "linear range", "R2 train", "R2 test", "RMSE test")
+        view.print(table("y(k+1) = a y(k) + b u(k) + c", columns, rows, left="group"))
     for fit in fits[:GROUPS_SHOWN]:
         if fit.model is None and len(fits) > 1:
             say(view, f"{fit.group}: no model: {fit.reason}")

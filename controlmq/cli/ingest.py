@@ -7,7 +7,8 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import Commands, new_command, number
+from controlmq.cli.arguments import Commands, new_command, number, option
+from controlmq.cli.output import console, print_json, say
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
 
@@ -42,51 +43,32 @@ def add_to(commands: Commands) -> ArgumentParser:
     parser.add_argument(
         "raw", nargs="+", help="CSV, JSON lines or Parquet files, or folders of them"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="the trace folder to write")
-    parser.add_argument(
-        "--column",
-        action="append",
-        default=[],
-        type=_naming,
-        metavar="NAME=RAW",
-        help="the raw files call NAME by the name RAW (may be repeated)",
-    )
-    parser.add_argument(
-        "--keep",
-        action="append",
-        default=[],
-        metavar="RAW",
-        help="keep this column, to group by (may be repeated)",
-    )
-    parser.add_argument(
-        "--interval", type=number, metavar="SECONDS", help="length of a sample, if none is given"
-    )
-    parser.add_argument(
-        "--gap",
-        type=number,
-        default=1.5,
-        metavar="TIMES",
-        help="samples further apart than this many times the usual are no neighbours (1.5)",
-    )
+    option(parser, "--out DIR", "the trace folder to write", required=True)
+    meaning = "the raw files call NAME by the name RAW (may be repeated)"
+    option(parser, "--column NAME=RAW", meaning, _naming, action="append")
+    meaning = "keep this column, to group by (may be repeated)"
+    option(parser, "--keep RAW", meaning, action="append")
+    option(parser, "--interval SECONDS", "length of a sample, if none is given", number)
+    meaning = "samples further apart than this many times the usual are no neighbours"
+    option(parser, "--gap TIMES", meaning, number, 1.5)
     add_spark(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ingest and print what became of the samples."""
-    from controlmq.cli.output import print_json
     from identification.ingest import ingest
     from identification.raw import Columns
 
-    named = dict(arguments.column)
-    if len(named) < len(arguments.column):
+    named = dict(arguments.column or ())
+    if len(named) < len(arguments.column or ()):
         raise InputError("--column names one part of a sample twice; name each once.")
     with spark_session(arguments, "reading samples") as spark:
         done = ingest(
             spark,
             arguments.raw,
             arguments.out,
-            columns=Columns(named, arguments.keep),
+            columns=Columns(named, arguments.keep or ()),
             interval=arguments.interval,
             gap=arguments.gap,
         )
@@ -109,8 +91,6 @@ def _naming(word: str) -> tuple[str, str]:
 
 
 def _show(done: Ingested, out: str) -> None:
-    from controlmq.cli.output import console, say
-
     view = console()
     say(view, f"{done.samples} samples: {done.transitions} transitions of {done.traces} traces")
     if done.gaps:

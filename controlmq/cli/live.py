@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import count, number
+from controlmq.cli.arguments import count, number, option
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,38 +24,26 @@ CONTROLMQ_URL, else it is amqp://guest:guest@localhost:5672/%2F. No password is 
 
 def add_url(parser: ArgumentParser) -> None:
     """``--url``."""
-    parser.add_argument("--url", help="the broker, as pika takes it (default: see below)")
+    option(parser, "--url URL", "the broker, as pika takes it (default: see below)")
 
 
 def add_broker(parser: ArgumentParser) -> None:
     """``--url`` and ``--queue``."""
     add_url(parser)
-    parser.add_argument("--queue", required=True, help="the queue's name")
+    option(parser, "--queue QUEUE", "the queue's name", required=True)
 
 
-def add_handler(parser: ArgumentParser) -> None:
-    """What is done with each message, one of two."""
+def add_consumer(parser: ArgumentParser) -> None:
+    """The queue, and what is done with each of its messages."""
+    add_broker(parser)
     either = parser.add_mutually_exclusive_group(required=True)
-    either.add_argument(
-        "--handler",
-        metavar="MODULE:FUNCTION",
-        help="called with each message's body and properties; acknowledged when it returns",
-    )
-    either.add_argument(
-        "--work",
-        type=number,
-        metavar="SECONDS",
-        help="instead of a handler: wait this long for each message and drop it",
-    )
-    parser.add_argument(
-        "--workers", type=count, default=1, help="threads that run the handler (default 1)"
-    )
-    parser.add_argument(
-        "--window",
-        choices=("auto", "lanes", "single"),
-        default="auto",
-        help="single for single-active and exclusive consumers and streams (default auto)",
-    )
+    meaning = "called with each message's body and properties; acknowledged when it returns"
+    option(either, "--handler MODULE:FUNCTION", meaning)
+    meaning = "instead of a handler: wait this long for each message and drop it"
+    option(either, "--work SECONDS", meaning, number)
+    option(parser, "--workers WORKERS", "threads that run the handler", count, 1)
+    meaning = "single for single-active and exclusive consumers and streams"
+    option(parser, "--window", meaning, default="auto", choices=("auto", "lanes", "single"))
 
 
 def broker_url(arguments: Namespace) -> str:
@@ -65,8 +53,22 @@ def broker_url(arguments: Namespace) -> str:
     return str(arguments.url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
 
 
-def handler_from(arguments: Namespace) -> Handler:
-    """The handler that the arguments name."""
+def consume_from(arguments: Namespace, **how: Any) -> bool:
+    """Consume the queue that the arguments name; whether a signal ended it."""
+    from controlmq.clients.pika.ready_consumer import consume
+
+    return consume(
+        broker_url(arguments),
+        arguments.queue,
+        _handler(arguments),
+        workers=arguments.workers,
+        window=arguments.window,
+        interval=arguments.interval,
+        **how,
+    )
+
+
+def _handler(arguments: Namespace) -> Handler:
     from controlmq.clients.pika.handling import load_handler, work_of
 
     if arguments.handler:

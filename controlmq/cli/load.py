@@ -7,9 +7,9 @@ import dataclasses
 from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import Commands, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, option, seed
 from controlmq.cli.live import TLS, add_broker, broker_url
-from controlmq.cli.output import console, print_json, say
+from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,33 +34,24 @@ def add_to(commands: Commands) -> ArgumentParser:
     parser = new_command(commands, "load", "publish a load to a queue", TEACHING)
     add_broker(parser)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--rate", type=number, help="messages/second")
-    what.add_argument("--experiment", help="a published load by name: rosa")
-    parser.add_argument("--publishers", type=count, help="how many share the rate (default 1)")
-    parser.add_argument(
-        "--sd", type=number, help="of the time between two publishes of one, seconds (default 0)"
-    )
-    parser.add_argument("--size", type=seed, help="bytes of a message (default 256)")
-    parser.add_argument(
-        "--burst",
-        nargs=3,
-        type=number,
-        action="append",
-        default=[],
-        metavar=("START", "LENGTH", "FACTOR"),
-    )
-    parser.add_argument("--duration", type=number, metavar="SECONDS")
-    parser.add_argument("--count", type=count, metavar="MESSAGES")
-    parser.add_argument("--persistent", action="store_true", help="messages survive a restart")
-    parser.add_argument("--declare", action="store_true", help="create the queue, durable")
-    parser.add_argument("--seed", type=seed, default=1)
+    option(what, "--rate RATE", "messages/second", number)
+    option(what, "--experiment NAME", "a published load by name: rosa")
+    option(parser, "--publishers PUBLISHERS", "how many share the rate (default 1)", count)
+    meaning = "sd of the time between two publishes of one publisher (default 0)"
+    option(parser, "--sd SECONDS", meaning, number)
+    option(parser, "--size BYTES", "bytes of a message (default 256)", seed)
+    meaning = "from START for LENGTH seconds, multiply the rate by FACTOR (may be repeated)"
+    option(parser, "--burst START LENGTH FACTOR", meaning, number, action="append")
+    option(parser, "--duration SECONDS", "stop after this time (default: never)", number)
+    option(parser, "--count MESSAGES", "stop after this many messages (default: never)", count)
+    option(parser, "--persistent", "messages survive a restart of the broker")
+    option(parser, "--declare", "create the queue, durable")
+    option(parser, "--seed SEED", "seed of the times between publishes", seed, 1)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Publish with a progress bar; say how many, and whether the plan could be kept."""
-    from rich.progress import Progress
-
     from controlmq.clients.pika.connecting import check_queue, connection_to
     from controlmq.clients.stopping import Stop, signals
     from controlmq.measure.publish_load import BEHIND_AFTER_SECONDS, publish
@@ -70,15 +61,15 @@ def run(arguments: argparse.Namespace) -> int:
     stop = Stop()
     with connection_to(broker_url(arguments)) as connection:
         check_queue(connection, arguments.queue, declare=arguments.declare)
-        with Progress(console=console(to_stderr=True), transient=True) as bar, signals(stop):
-            task = bar.add_task("publishing", total=arguments.count or arguments.duration)
+        total = arguments.count or arguments.duration
+        with progress_bar("publishing", total) as update, signals(stop):
 
             def progress(sent: int, now: float, now_behind: float) -> None:
                 nonlocal elapsed, behind
                 elapsed, behind = now, now_behind
                 done = sent if arguments.count else min(now, arguments.duration or now)
                 late = f", {behind:.1f} s behind" if behind > BEHIND_AFTER_SECONDS else ""
-                bar.update(task, completed=done, description=f"{sent} messages{late}")
+                update(completed=done, description=f"{sent} messages{late}")
 
             sent = publish(
                 connection,
@@ -92,15 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
                 progress=progress,
             )
     if arguments.json:
-        print_json(
-            {
-                "queue": arguments.queue,
-                "published": sent,
-                "seconds": elapsed,
-                "behind": behind,
-                "interrupted": stop.by_signal,
-            }
-        )
+        found = {"queue": arguments.queue, "published": sent, "seconds": elapsed}
+        print_json(found | {"behind": behind, "interrupted": stop.by_signal})
     else:
         late = f", {behind:.1f} s behind the plan" if behind > BEHIND_AFTER_SECONDS else ""
         say(console(), f"{sent} messages published to {arguments.queue} in {elapsed:.1f} s{late}")
@@ -111,7 +95,7 @@ def load_of(arguments: argparse.Namespace) -> Load:
     """The load that the arguments describe."""
     from controlmq.measure.load import EXPERIMENTS, Burst, Load
 
-    bursts = tuple(Burst(*burst) for burst in arguments.burst)
+    bursts = tuple(Burst(*burst) for burst in arguments.burst or ())
     if arguments.experiment is not None:
         given = [name for name in ("publishers", "sd", "size") if getattr(arguments, name)]
         if given:

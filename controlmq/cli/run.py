@@ -6,10 +6,11 @@ import argparse
 import json
 from argparse import ArgumentParser
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
-from controlmq.cli.arguments import Commands, count, new_command, number
-from controlmq.cli.live import TLS, add_broker, add_handler, broker_url, handler_from
+from controlmq.cli.arguments import Commands, count, new_command, number, option
+from controlmq.cli.live import TLS, add_consumer, consume_from
 from controlmq.controllers.limits import LOWEST_PREFETCH, Limits
 from controlmq.controllers.resolve import ControllerSpec
 from controlmq.controllers.unmodelled import Unmodelled
@@ -31,36 +32,31 @@ examples:
   controlmq run --queue test --prefetch 20 --work 0.001 --samples 30 --json
 """
 
+JSON_KEYS = (
+    *("sample", "time", "rate", "goal", "prefetch", "next_prefetch", "in_flight", "held"),
+    *("starved", "handler_time", "buffer_time"),
+)
+"""What a line of JSON says of a sample, in this order."""
+
 
 def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "run", "consume a queue and hold a goal", TEACHING)
-    add_broker(parser)
-    add_handler(parser)
-    parser.add_argument("--goal", type=number, help="messages/second to hold")
-    parser.add_argument(
-        "--controller", metavar="LAW|FILE", help="p, pi (default), pid with --model, or a file"
-    )
-    parser.add_argument("--model", metavar="FILE", help="a model file, as 'identify' writes it")
-    parser.add_argument("--prefetch", type=number, metavar="U", help="where to start")
-    parser.add_argument(
-        "--limits", nargs=2, type=number, metavar=("LOW", "HIGH"), help="of the prefetch"
-    )
-    parser.add_argument(
-        "--interval",
-        type=number,
-        metavar="SECONDS",
-        help="of a sample (default: the model's, or 1)",
-    )
-    parser.add_argument("--samples", type=count, help="stop after this number (default: never)")
-    parser.add_argument("--trace", metavar="FOLDER", help="record a trace while running")
+    add_consumer(parser)
+    option(parser, "--goal GOAL", "messages/second to hold", number)
+    option(parser, "--controller LAW|FILE", "p, pi (default), pid with --model, or a file")
+    option(parser, "--model FILE", "a model file, as 'identify' writes it")
+    option(parser, "--prefetch U", "messages of prefetch to start with", number)
+    option(parser, "--limits LOW HIGH", "lowest and highest prefetch", number)
+    meaning = "length of a sample (default: the model's, or 1)"
+    option(parser, "--interval SECONDS", meaning, number)
+    option(parser, "--samples SAMPLES", "stop after this number (default: never)", count)
+    option(parser, "--trace FOLDER", "record a trace while running")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Consume, printing a line a sample, until stopped."""
-    from controlmq.clients.pika.ready_consumer import consume
-
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
     seen = 0
@@ -82,18 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
             record = stack.enter_context(
                 TraceWriter(Path(arguments.trace), rows_per_file=600, every_row=True)
             )
-        consume(
-            broker_url(arguments),
-            arguments.queue,
-            handler_from(arguments),
-            workers=arguments.workers,
+        consume_from(
+            arguments,
             goal=arguments.goal,
             controller=controller_of(arguments),
             model=arguments.model,
-            interval=arguments.interval,
             prefetch=arguments.prefetch,
             limits=limits_of(arguments),
-            window=arguments.window,
             record=record,
             on_step=on_step,
         )
@@ -129,19 +120,6 @@ def _line(step: Step, goal: float | None) -> str:
 
 
 def _json_line(step: Step) -> str:
-    sample = step.sample
-    return json.dumps(
-        {
-            "sample": sample.number,
-            "time": sample.time,
-            "rate": sample.rate,
-            "goal": step.goal,
-            "prefetch": sample.prefetch,
-            "next_prefetch": step.prefetch,
-            "in_flight": sample.in_flight,
-            "held": sample.held,
-            "starved": sample.starved,
-            "handler_time": sample.handler_time,
-            "buffer_time": sample.buffer_time,
-        }
-    )
+    sample = asdict(step.sample) | {"sample": step.sample.number, "rate": step.sample.rate}
+    known = sample | {"goal": step.goal, "next_prefetch": step.prefetch}
+    return json.dumps({key: known[key] for key in JSON_KEYS})

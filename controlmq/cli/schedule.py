@@ -7,7 +7,8 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import Commands, new_command, number
+from controlmq.cli.arguments import Commands, add_placement, new_command, number, option
+from controlmq.cli.output import console, print_json, say, table
 from controlmq.cli.spark import add_spark, spark_session
 
 if TYPE_CHECKING:
@@ -34,26 +35,17 @@ def add_to(commands: Commands) -> ArgumentParser:
         commands, "schedule", "fit a controller for every workload in a trace", TEACHING
     )
     parser.add_argument("trace", help="a Parquet file, or a folder of them")
-    parser.add_argument("--out", required=True, metavar="FILE", help="the schedule to write")
-    parser.add_argument("--controller", choices=("pi", "pid"), default="pi", help="(default pi)")
-    parser.add_argument("--settling", type=number, metavar="SAMPLES", help="samples until settled")
-    parser.add_argument(
-        "--overshoot", type=number, metavar="PERCENT", help="with --settling (default 0)"
-    )
-    parser.add_argument(
-        "--smoothing",
-        type=number,
-        default=0.0,
-        metavar="S",
-        help="0 (none, the default) to below 1: share of a measured workload kept each sample",
-    )
+    option(parser, "--out FILE", "the schedule to write", required=True)
+    option(parser, "--controller", "the law", default="pi", choices=("pi", "pid"))
+    add_placement(parser)
+    meaning = "0 (none) to below 1: share of a measured workload kept each sample"
+    option(parser, "--smoothing S", meaning, number, 0.0)
     add_spark(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit every band, place its poles, write the schedule."""
-    from controlmq.cli.output import print_json
     from controlmq.experiments.fitted_schedule import fit_workloads, schedule_of
 
     with spark_session(arguments, "fitting every workload") as spark:
@@ -83,24 +75,15 @@ def _row(fit: Fit) -> dict[str, Any]:
 
 
 def _show(fits: list[Fit], schedule: Schedule, out: str) -> None:
-    from rich.table import Table
-
-    from controlmq.cli.output import console, say
-
-    table = Table(title="A controller for every workload")
-    for column in ("service time ms", "b", "Kp", "Ki", "Kd", "up to prefetch"):
-        table.add_column(column, justify="right")
+    rows = []
     for profile in schedule.profiles:
-        tuning = profile.tuning
-        gains = (f"{gain:.6g}" for gain in asdict(tuning.gains).values())
-        table.add_row(
-            f"{1000 * profile.at['service_time']:.3g}",
-            f"{tuning.model.b:.2f}",
-            *gains,
-            f"{tuning.model.linear_range[1]:.1f}",
-        )
+        gains, model = profile.tuning.gains, profile.tuning.model
+        known = (f"{1000 * profile.at['service_time']:.3g}", f"{model.b:.2f}")
+        shown = (f"{gain:.6g}" for gain in asdict(gains).values())
+        rows.append((*known, *shown, f"{model.linear_range[1]:.1f}"))
+    columns = ("service time ms", "b", "Kp", "Ki", "Kd", "up to prefetch")
     view = console()
-    view.print(table)
+    view.print(table("A controller for every workload", columns, rows))
     for fit in fits:
         if fit.model is None:
             at = 1000 * fit.key["service_time_band"]

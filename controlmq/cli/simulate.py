@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.checks import above_zero
-from controlmq.cli.arguments import Commands, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, add_seed, count, new_command, number, option
+from controlmq.cli.output import console, print_json, say, table
 from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
 from controlmq.controllers.controller_file import KINDS as LAWS
 from controlmq.errors import InputError
@@ -50,6 +51,9 @@ DEFAULT_SAMPLES = 100
 DEFAULT_GROUP = "simulated"
 """The group of a recorded trace without --group."""
 
+ROWS_SHOWN = 40
+"""Samples that the terminal lists: the first and the last of a longer run."""
+
 
 def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
@@ -60,19 +64,19 @@ def add_to(commands: Commands) -> ArgumentParser:
         "scenario", nargs="?", default="rosa-noisy", help="a shipped scenario or a TOML file"
     )
     drive = parser.add_mutually_exclusive_group()
-    drive.add_argument("--controller", metavar="LAW|FILE", help="p, pi, pid or a file")
-    drive.add_argument("--prefetch", type=number, metavar="U", help="a constant prefetch")
-    drive.add_argument("--ramp", nargs=2, type=number, metavar=("LOW", "HIGH"))
-    drive.add_argument("--levels", nargs=2, type=number, metavar=("LOW", "HIGH"))
-    parser.add_argument("--consumer", metavar="NAME", help="the consumer that is driven")
-    parser.add_argument("--model", metavar="FILE", help="the model of a controller given by name")
-    parser.add_argument("--goal", type=number, help="messages/second, for a controller")
-    parser.add_argument("--samples", type=count, help=f"how many (default {DEFAULT_SAMPLES})")
-    parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
-    parser.add_argument("--trace", metavar="FOLDER", help="record the run as a trace")
-    parser.add_argument("--group", help=f"the group's name in the trace (default {DEFAULT_GROUP})")
-    parser.add_argument("--out", metavar="FOLDER", help="write all metrics as Parquet")
-    parser.add_argument("--plot", metavar="FILE", help="draw the run (.svg, .png or .pdf)")
+    option(drive, "--controller LAW|FILE", "p, pi, pid or a file")
+    option(drive, "--prefetch U", "a constant prefetch", number)
+    option(drive, "--ramp LOW HIGH", "every prefetch from LOW to HIGH, one a sample", number)
+    option(drive, "--levels LOW HIGH", "prefetches in random order between these", number)
+    option(parser, "--consumer NAME", "the consumer that is driven")
+    option(parser, "--model FILE", "the model of a controller given by name")
+    option(parser, "--goal GOAL", "messages/second, for a controller", number)
+    option(parser, "--samples SAMPLES", f"how many to run (default {DEFAULT_SAMPLES})", count)
+    add_seed(parser)
+    option(parser, "--trace FOLDER", "record the run as a trace")
+    option(parser, "--group GROUP", f"the group's name in the trace (default {DEFAULT_GROUP})")
+    option(parser, "--out FOLDER", "write all metrics as Parquet")
+    option(parser, "--plot FILE", "draw the run (.svg, .png or .pdf)")
     return parser
 
 
@@ -92,8 +96,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         _plot(steps, goal, arguments.plot)
     if arguments.json:
-        from controlmq.cli.output import print_json
-
         print_json({"performance": judged, "samples": [_row(step) for step in steps]})
     else:
         _show(steps, judged, recording)
@@ -150,7 +152,6 @@ def _run_as_written(arguments: argparse.Namespace) -> int:
     """Run the scenario with the prefetches it gives; print tables, or all metrics as JSON."""
     from rich.progress import Progress
 
-    from controlmq.cli.output import console, print_json
     from simulator import Recording, Simulation, load_scenario
     from simulator.recording import KINDS
     from simulator.summary import changes_by_rules
@@ -178,7 +179,6 @@ def _simulate(
 ) -> tuple[list[Step], Recording]:
     from rich.progress import Progress
 
-    from controlmq.cli.output import console
     from controlmq.traces import TraceWriter
     from simulator import Recording, SimulatedConsumer, load_scenario
 
@@ -215,29 +215,19 @@ def _row(step: Step) -> dict[str, Any]:
 
 
 def _show(steps: list[Step], judged: dict[str, Any] | None, recording: Recording) -> None:
-    from rich.table import Table
-
-    from controlmq.cli.output import console, say
-
-    table = Table()
-    columns = ("sample", "time s", "prefetch", "rate msg/s", "in flight", "starved %")
-    for column in columns:
-        table.add_column(column, justify="right")
-    shown = steps if len(steps) <= 40 else [*steps[:20], *steps[-20:]]
-    for position, step in enumerate(shown):
-        if position == 20 and len(steps) > 40:
-            table.add_row(*["..."] * len(columns))
-        sample = step.sample
-        table.add_row(
-            str(sample.number),
-            f"{sample.time:g}",
-            f"{sample.prefetch:.3f}",
-            f"{sample.rate:.1f}",
-            f"{sample.in_flight:.2f}",
-            f"{100 * sample.starved:.0f}",
+    rows: list[tuple[str, ...]] = [
+        (
+            *(str(sample.number), f"{sample.time:g}", f"{sample.prefetch:.3f}"),
+            *(f"{sample.rate:.1f}", f"{sample.in_flight:.2f}", f"{100 * sample.starved:.0f}"),
         )
+        for sample in (step.sample for step in steps)
+    ]
+    columns = ("sample", "time s", "prefetch", "rate msg/s", "in flight", "starved %")
+    if len(rows) > ROWS_SHOWN:
+        half = ROWS_SHOWN // 2
+        rows[half:-half] = [("...",) * len(columns)]
     view = console()
-    view.print(table)
+    view.print(table(None, columns, rows))
     view.print(*recording.tables())
     if judged is not None:
         settled = judged["settling_samples"]

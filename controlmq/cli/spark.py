@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from controlmq.cli.arguments import option
+from controlmq.cli.output import console
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -14,18 +17,13 @@ if TYPE_CHECKING:
 def add_spark(parser: argparse.ArgumentParser) -> None:
     """``--master`` and ``--remote``."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--master", default="local[*]", help="Spark master to run on (default local[*])"
-    )
-    where.add_argument(
-        "--remote", metavar="URL", help="Spark Connect server to run on, such as sc://HOST:15002"
-    )
+    option(where, "--master MASTER", "Spark master to run on", default="local[*]")
+    option(where, "--remote URL", "Spark Connect server to run on, such as sc://HOST:15002")
 
 
 @contextmanager
 def spark_session(arguments: argparse.Namespace, doing: str) -> Iterator[SparkSession]:
     """The Spark session that the arguments ask for, with a word on what is being done."""
-    from controlmq.cli.output import console
     from identification.session import session
 
     view = console(to_stderr=True)

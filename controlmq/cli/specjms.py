@@ -7,7 +7,8 @@ from argparse import ArgumentParser
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import Commands, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, add_seed, count, new_command, number, option
+from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.cli.specjms_progress import Watch, watched
 from controlmq.errors import InputError
 
@@ -40,40 +41,26 @@ def add_to(commands: Commands) -> ArgumentParser:
     parser = new_command(
         commands, "specjms", "run the SPECjms2007 workload on a simulated or live broker", TEACHING
     )
-    parser.add_argument("--url", help="a live broker, as pika takes it (default: simulate one)")
-    parser.add_argument(
-        "--topology",
-        default="vertical",
-        metavar="KIND|FILE",
-        help="vertical (default), horizontal, or a TOML file with one of your own",
+    option(parser, "--url URL", "a live broker, as pika takes it (default: simulate one)")
+    meaning = "vertical, horizontal, or a TOML file with one of your own"
+    option(parser, "--topology KIND|FILE", meaning, default="vertical")
+    option(parser, "--base BASE", "the size of the workload", number, 45.0)
+    meaning = "some of 1 to 7 (default all that the topology has)"
+    option(parser, "--interactions NUMBER...", meaning, count)
+    option(parser, "--duration SECONDS", "time that is measured", number, 300.0)
+    option(parser, "--warm-up SECONDS", "time before it", number, 10.0)
+    meaning = "time after it; a live run ends as soon as every message has arrived"
+    option(parser, "--drain SECONDS", meaning, number, 30.0)
+    option(
+        parser,
+        "--pacing PACING",
+        "deterministic or exponential: times between the starts",
+        default="deterministic",
     )
-    parser.add_argument(
-        "--base", type=number, default=45.0, help="the size of the workload (default 45)"
-    )
-    parser.add_argument(
-        "--interactions",
-        type=count,
-        nargs="+",
-        metavar="NUMBER",
-        help="some of 1 to 7 (default all that the topology has)",
-    )
-    parser.add_argument("--duration", type=number, default=300.0, help="seconds (default 300)")
-    parser.add_argument("--warm-up", type=number, default=10.0, help="seconds (default 10)")
-    parser.add_argument(
-        "--drain",
-        type=number,
-        default=30.0,
-        help="seconds (default 30); a live run ends as soon as every message has arrived",
-    )
-    parser.add_argument("--pacing", default="deterministic", help="or exponential")
-    parser.add_argument("--cores", type=int, help="of the simulated broker (default 8)")
-    parser.add_argument(
-        "--central", action="store_true", help="jms2009-PS: every message on one topic"
-    )
-    parser.add_argument(
-        "--search", action="store_true", help="find the largest BASE that passes, from --base on"
-    )
-    parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
+    option(parser, "--cores CORES", "cores of the simulated broker (default 8)", int)
+    option(parser, "--central", "jms2009-PS: every message on one topic")
+    option(parser, "--search", "find the largest BASE that passes, from --base on")
+    add_seed(parser)
     return parser
 
 
@@ -146,7 +133,6 @@ def _workload(arguments: argparse.Namespace, base: float) -> Workload:
 
 
 def _show(done: Run, as_json: bool) -> int:
-    from controlmq.cli.output import console, print_json, say
     from simulator.studies.specjms import audit, report
     from simulator.studies.specjms.report import audit_table, destination_table, run_table
 
@@ -172,18 +158,14 @@ def _busy(done: Run) -> str:
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    from rich.progress import Progress
-
-    from controlmq.cli.output import console, print_json, say
     from simulator.studies.specjms import largest_base
 
     trials = []
-    with Progress(console=console(to_stderr=True), transient=True) as bar:
-        task = bar.add_task("trying BASE", total=None)
+    with progress_bar("trying BASE", total=None) as update:
         start = max(1, round(arguments.base))
         for trial in largest_base(lambda base: _run_at(arguments, float(base)), start):
             trials.append(trial)
-            bar.update(task, description=f"BASE {trial.base}")
+            update(description=f"BASE {trial.base}")
     largest = max((trial.base for trial in trials if trial.passed), default=None)
     if arguments.json:
         tried = [{"base": trial.base, "failed": list(trial.failed)} for trial in trials]

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import argparse
 from argparse import ArgumentParser
-from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import Commands, complex_number, count, new_command, number, seed
+from controlmq.cli.arguments import (
+    Commands,
+    Options,
+    complex_number,
+    count,
+    new_command,
+    number,
+    option,
+    seed,
+)
+from controlmq.cli.output import console, print_json, say, spark_bar, table
 from controlmq.cli.spark import add_spark
 from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import Console
 
     from controlmq.experiments.tuning_search.search import Outcome, Search
@@ -49,74 +55,39 @@ def add_to(commands: Commands) -> ArgumentParser:
     parser.add_argument(
         "scenarios", nargs="+", metavar="SCENARIO", help="shipped scenarios or TOML files"
     )
-    parser.add_argument(
-        "--goal", nargs="+", type=number, required=True, metavar="RATE", help="messages/second"
-    )
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="a new folder to write")
+    option(parser, "--goal RATE...", "messages/second", number, required=True)
+    option(parser, "--out FOLDER", "a new folder to write", required=True)
     _add_candidates(parser.add_argument_group("candidates"))
-    parser.add_argument(
-        "--random", type=count, metavar="N", help="draw N candidates between the values given"
-    )
-    parser.add_argument(
-        "--model", metavar="FILE", help="design for this model (default: identify one)"
-    )
-    parser.add_argument(
-        "--levels",
-        nargs=2,
-        type=number,
-        default=[1.0, 40.0],
-        metavar=("LOW", "HIGH"),
-        help="prefetches of the experiment that identifies one (default 1 40)",
-    )
+    option(parser, "--random N", "draw N candidates between the values given", count)
+    option(parser, "--model FILE", "design for this model (default: identify one)")
+    meaning = "prefetches of the experiment that identifies one"
+    option(parser, "--levels LOW HIGH", meaning, number, [1.0, 40.0])
     trial = parser.add_argument_group("what each goes through")
-    trial.add_argument(
-        "--duration", type=number, default=300.0, metavar="SECONDS", help="(default 300)"
+    option(trial, "--duration SECONDS", "simulated time of a run", number, 300.0)
+    option(trial, "--seeds SEEDS", "runs of each", count, 5)
+    option(trial, "--seed SEED", "the first seed", seed, 1)
+    option(trial, "--consumer NAME", "which, in scenarios with several")
+    option(
+        trial, "--unseen SCENARIO...", "judge the best one on these too, beside the published PI"
     )
-    trial.add_argument("--seeds", type=count, default=5, help="runs of each (default 5)")
-    trial.add_argument("--seed", type=seed, default=1, help="the first seed (default 1)")
-    trial.add_argument("--consumer", metavar="NAME", help="which, in scenarios with several")
-    trial.add_argument(
-        "--unseen",
-        nargs="+",
-        default=[],
-        metavar="SCENARIO",
-        help="judge the best one on these too, beside the published PI",
-    )
-    parser.add_argument(
-        "--by",
-        default="iae",
-        metavar="METRIC",
-        help="iae (default), itae, sd, overshoot, settling, recovery or effort",
-    )
+    meaning = "iae, itae, sd, overshoot, settling, recovery or effort"
+    option(parser, "--by METRIC", meaning, default="iae")
     add_spark(parser)
     return parser
 
 
-def _add_candidates(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--controller", nargs="+", choices=KINDS, default=["pi", "pid"], help="(default pi pid)"
-    )
-    group.add_argument("--settling", nargs="+", type=number, metavar="SAMPLES")
-    group.add_argument("--overshoot", nargs="+", type=number, metavar="PERCENT")
-    group.add_argument(
-        "--poles",
-        nargs="+",
-        type=complex_number,
-        action="append",
-        metavar="POLE",
-        help="instead of settling and overshoot; may be given several times",
-    )
-    group.add_argument(
-        "--interval", nargs="+", type=number, metavar="SECONDS", help="of a sample (default 1)"
-    )
-    group.add_argument(
-        "--upper", nargs="+", type=number, metavar="U", help="limits of the prefetch"
-    )
+def _add_candidates(group: Options) -> None:
+    option(group, "--controller LAW...", "p, pi, pid", default=["pi", "pid"], choices=KINDS)
+    option(group, "--settling SAMPLES...", "samples until settled", number)
+    option(group, "--overshoot PERCENT...", "of a step of the goal", number)
+    meaning = "instead of settling and overshoot; may be given several times"
+    option(group, "--poles POLE...", meaning, complex_number, action="append")
+    option(group, "--interval SECONDS...", "length of a sample (default 1)", number)
+    option(group, "--upper U...", "upper limits of the prefetch", number)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Search with a progress bar, write the folder, print the best."""
-    from controlmq.cli.output import console, print_json
     from controlmq.experiments.tuning_search.files import as_data, write
     from controlmq.experiments.tuning_search.search import run_search
     from controlmq.replacing import new_folder
@@ -127,10 +98,15 @@ def run(arguments: argparse.Namespace) -> int:
     with new_folder(out) as folder:
         search = _search(arguments)
         with (
-            _progress(view) as progress,
+            spark_bar(view) as update,
             session(arguments.master, remote=arguments.remote) as spark,
         ):
-            outcome = run_search(spark, search, folder, progress)
+            outcome = run_search(
+                spark,
+                search,
+                folder,
+                lambda doing, done, total: update(doing, completed=done, total=total),
+            )
         data = as_data(outcome)
         write(outcome, data, folder)
     if arguments.json:
@@ -170,7 +146,7 @@ def _search(arguments: argparse.Namespace) -> Search:
     }
     return Search(
         trials=trials(arguments.scenarios),
-        unseen=trials(arguments.unseen),
+        unseen=trials(arguments.unseen or []),
         seeds=range(arguments.seed, arguments.seed + arguments.seeds),
         by=arguments.by,
         kinds=tuple(arguments.controller),
@@ -182,58 +158,16 @@ def _search(arguments: argparse.Namespace) -> Search:
     )
 
 
-@contextmanager
-def _progress(view: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar; call it with what is being done, how much of it is, and how much there is."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from controlmq.cli.output import say
-
-    columns = (
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    shown = ""
-    with Progress(*columns, console=view, transient=True) as bar:
-        task = bar.add_task("starting Spark", total=None)
-
-        def progress(doing: str, done: int, total: int) -> None:
-            nonlocal shown
-            bar.update(task, description=doing, completed=done, total=total)
-            if doing != shown and not view.is_terminal:
-                say(view, doing)
-            shown = doing
-
-        yield progress
-
-
 def _show(view: Console, outcome: Outcome, out: Path) -> None:
-    from rich.table import Table
-
-    from controlmq.cli.output import say
     from simulator.studies.tuning_search import METRICS
 
-    table = Table(title=f"The best of {len(outcome.ranked)} candidates by {outcome.search.by}")
-    for column in ("", "controller", *METRICS):
-        table.add_column(column, justify="left" if column == "controller" else "right")
+    rows = []
     for place, each in enumerate(outcome.ranked[:CANDIDATES_SHOWN], 1):
-        candidate = each.candidate
-        cells: list[str] = []
-        for metric in METRICS:
-            found = each.means[metric]
-            cells.append(f"{found.mean:.4g} ± {found.high - found.mean:.2g}")
-        table.add_row(str(place), f"{candidate.tuning.kind} {candidate.asked}", *cells)
-    view.print(table)
+        found = (each.means[metric] for metric in METRICS)
+        cells = (f"{one.mean:.4g} ± {one.high - one.mean:.2g}" for one in found)
+        rows.append((str(place), f"{each.candidate.tuning.kind} {each.candidate.asked}", *cells))
+    title = f"The best of {len(outcome.ranked)} candidates by {outcome.search.by}"
+    view.print(table(title, ("", "controller", *METRICS), rows, left="controller"))
     best = outcome.ranked[0].candidate
     gains = best.tuning.gains
     say(
