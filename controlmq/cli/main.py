@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 import controlmq
@@ -54,8 +54,7 @@ Every command explains itself with --help and prints data with --json.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the user's mistakes get one sentence."""
-    parser = _parser()
-    arguments = parser.parse_args(keep_negative_numbers(sys.argv[1:] if argv is None else argv))
+    arguments = parsed(sys.argv[1:] if argv is None else argv)
     try:
         return int(arguments.run(arguments))
     except ControlmqError as error:
@@ -76,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), 1)
 
 
-def _parser() -> ArgumentParser:
+def parsed(argv: Sequence[str]) -> Namespace:
+    """What a command line asks for; argparse ends the process on one that it cannot read."""
     parser = ArgumentParser(
         prog="controlmq",
         description=controlmq.__doc__ and controlmq.__doc__.splitlines()[0],
@@ -89,7 +89,7 @@ def _parser() -> ArgumentParser:
         added = command.add_to(commands)
         added.add_argument("--json", action="store_true", help="print the result as JSON")
         added.set_defaults(run=command.run)
-    return parser
+    return parser.parse_args(keep_negative_numbers(argv))
 
 
 def _fail(sentence: str, code: int) -> int:
