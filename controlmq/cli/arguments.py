@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import cmath
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, _ActionsContainer
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from controlmq.errors import InputError
 from controlmq.model import ArxModel
 
-Commands: TypeAlias = "argparse._SubParsersAction[ArgumentParser]"
-"""What sub-commands are added to."""
-
 Number = TypeVar("Number", float, complex)
 
-Options: TypeAlias = "argparse._ActionsContainer"
+Options: TypeAlias = _ActionsContainer
 """What options are added to: a command, or a group of its options."""
-
-
-def new_command(commands: Commands, name: str, summary: str, teaching: str) -> ArgumentParser:
-    """A sub-command whose help starts with what it does and ends with examples."""
-    return commands.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=teaching,
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
 
 
 def option(
@@ -85,7 +69,7 @@ def add_fit(parser: ArgumentParser) -> None:
     option(parser, "--no-offset", "force models through the origin, c = 0")
 
 
-def fit_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def fit_of(arguments: Namespace) -> dict[str, Any]:
     """What those options ask for, as the keyword arguments of a fit."""
     return {
         "by": tuple(dict.fromkeys(arguments.group_by or ("group",))),
@@ -163,7 +147,7 @@ def add_model(parser: ArgumentParser) -> None:
     option(group, "--linear-range LOW HIGH", meaning, number)
 
 
-def model_from(arguments: argparse.Namespace) -> ArxModel | None:
+def model_from(arguments: Namespace) -> ArxModel | None:
     """The model that the arguments give, or None when they give none."""
     values = ("a", "b", "c", "interval", "linear_range")
     given = [

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from controlmq.checks import above_zero, prefetch_count
-from controlmq.cli.arguments import Commands, count, new_command, number, option, seed
+from controlmq.cli.arguments import count, number, option, seed
 from controlmq.cli.live import TLS, add_url, broker_url
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.errors import InputError
@@ -18,6 +17,8 @@ from controlmq.replacing import write_atomically
 
 SHORTEST_CALIBRATION_SECONDS = 1.0
 """Below this a calibration would measure too few messages."""
+
+SUMMARY = "measure a live broker for simulations"
 
 TEACHING = f"""\
 Measures, from here, what messages cost on this broker, this client and the network between:
@@ -37,9 +38,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(commands, "calibrate", "measure a live broker for simulations", TEACHING)
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     add_url(parser)
     option(parser, "--out FILE", "the scenario to write", default="calibrated.toml")
     option(parser, "--duration SECONDS", "about how long to measure", number, 90.0)
@@ -49,10 +49,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--rate RATE", "messages/second published in the scenario", number)
     option(parser, "--size BYTES", "bytes of a message", seed, 256)
     option(parser, "--cores CORES", "cores of the broker", count, 1)
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Measure with a progress bar; write the scenario and say what was found."""
     from controlmq.measure.calibration import calibrate
     from simulator.scenario.toml_text import scenario_text
@@ -77,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(arguments: Namespace) -> None:
     """Refuse bad options before the measurement, not after it."""
     if arguments.duration < SHORTEST_CALIBRATION_SECONDS:
         raise InputError(
@@ -95,7 +94,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InputError(f"{arguments.out} is a folder; give the name of a file in it.")
 
 
-def _try_out(arguments: argparse.Namespace) -> None:
+def _try_out(arguments: Namespace) -> None:
     """Build what the scenario will make of each option, so that a bad one is named."""
     from simulator import Broker, Duration, Publishers
 

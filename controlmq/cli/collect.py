@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from controlmq.cli.arguments import Commands, count, new_command, number, option, seed
+from controlmq.cli.arguments import count, number, option, seed
 from controlmq.cli.live import TLS, add_consumer, consume_from
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.controllers import OpenLoop, ramp, random_levels
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step, Transition
+
+SUMMARY = "record a trace from a live queue"
 
 TEACHING = f"""\
 Consumes the queue while stepping the prefetch, and records a trace to identify a model from.
@@ -31,9 +32,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(commands, "collect", "record a trace from a live queue", TEACHING)
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     add_consumer(parser)
     plan = parser.add_mutually_exclusive_group(required=True)
     option(plan, "--levels LOW HIGH", "prefetches in random order between these", number)
@@ -45,10 +45,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--trace FOLDER", "where the trace goes", required=True)
     option(parser, "--group GROUP", "the group's name in the trace (default: the queue's)")
     option(parser, "--seed SEED", "seed of the random levels", seed, 1)
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Run the plan with a progress bar and say what was recorded."""
     from controlmq.traces import TraceWriter
 
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if interrupted else 0
 
 
-def plan_of(arguments: argparse.Namespace) -> list[float]:
+def plan_of(arguments: Namespace) -> list[float]:
     """The prefetch of every sample."""
     per_level = arguments.samples_per_level
     if arguments.steps:

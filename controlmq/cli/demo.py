@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import Commands, add_seed, new_command, option
+from controlmq.cli.arguments import add_seed, option
 from controlmq.cli.output import console, print_json, say, spark_bar, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from controlmq.experiments.demo.experiment import Outcome
+
+SUMMARY = "measure, model and control a simulated consumer, with a report"
 
 TEACHING = """\
 What happens: a ramp of the prefetch shows the curve and its knee; levels in random order inside
@@ -27,21 +28,17 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(
-        commands, "demo", "measure, model and control a simulated consumer, with a report", TEACHING
-    )
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     meaning = "where report.html, its pictures, the traces, the model and the controllers go"
     option(parser, "--out FOLDER", meaning, default="demo-report")
     meaning = "a shipped scenario (rosa, rosa-noisy) or a TOML file"
     option(parser, "--scenario SCENARIO", meaning, default="rosa-noisy")
     add_seed(parser)
     option(parser, "--quick", "fewer samples, same parts")
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Run the demo with a progress bar, write the report, print what came out."""
     from controlmq.experiments.demo.files import claim, write
     from controlmq.experiments.demo.findings import findings
@@ -59,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _experiment(arguments: argparse.Namespace, out: Path, view: Console) -> Outcome:
+def _experiment(arguments: Namespace, out: Path, view: Console) -> Outcome:
     from controlmq.experiments.demo.experiment import FULL, QUICK, Demo
     from controlmq.experiments.demo.files import TRACES
     from identification.session import session

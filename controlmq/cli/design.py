@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import (
-    Commands,
     add_model,
     add_placement,
     complex_number,
     model_from,
-    new_command,
     number,
     option,
 )
@@ -24,6 +21,8 @@ from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.design import Design
+
+SUMMARY = "compute a controller's gains from a model by pole placement"
 
 TEACHING = """\
 examples:
@@ -38,11 +37,8 @@ with --out is what controlmq.wrap, 'controlmq run' and 'controlmq simulate' take
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(
-        commands, "design", "compute a controller's gains from a model by pole placement", TEACHING
-    )
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     option(parser, "--controller", "the law", default="pi", choices=KINDS)
     add_model(parser)
     wish = parser.add_argument_group(
@@ -58,10 +54,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--setpoint-weight W", meaning, number, 1.0)
     option(parser, "--allow-unstable", "show an unstable design instead of refusing")
     option(parser, "--out FILE", "write the controller to a file")
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Design, print, and write the file if asked for."""
     from controlmq.design import design_controller
 

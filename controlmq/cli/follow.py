@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import Commands, add_fit, fit_of, new_command, number, option
+from controlmq.cli.arguments import add_fit, fit_of, number, option
 from controlmq.cli.output import console, say
 from controlmq.cli.spark import add_spark
 
 if TYPE_CHECKING:
     from identification.continuous import NewModel, Progress
+
+SUMMARY = "keep models up to date with running consumers, on Spark"
 
 TEACHING = """\
 Watches the folder that consumers write their traces to ('controlmq run --trace', or a TraceWriter
@@ -34,11 +35,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(
-        commands, "follow", "keep models up to date with running consumers, on Spark", TEACHING
-    )
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     parser.add_argument("traces", help="the folder that consumers write to")
     option(parser, "--out DIR", "the folder of the models", required=True)
     option(parser, "--checkpoint DIR", "where to continue from (default OUT/.follow)")
@@ -47,10 +45,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--once", "take what is there, and end")
     add_fit(parser)
     add_spark(parser)
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Follow until stopped, printing a line for each change."""
     from identification.continuous import Options, follow
     from identification.session import session

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import Commands, add_fit, fit_of, new_command, number, option
+from controlmq.cli.arguments import add_fit, fit_of, number, option
 from controlmq.cli.output import console, print_json, say, table
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
@@ -18,6 +17,8 @@ from controlmq.errors import InputError
 if TYPE_CHECKING:
     from controlmq.model import ArxModel, FitQuality
     from identification import Diagnosis, Fit
+
+SUMMARY = "fit models to recorded traces, on Spark"
 
 TEACHING = """\
 A trace is a folder of Parquet files with a row for every sample: prefetch u(k), rate y(k) and
@@ -42,9 +43,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(commands, "identify", "fit models to recorded traces, on Spark", TEACHING)
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     parser.add_argument("trace", help="a Parquet file, or a folder of them")
     meaning = "write the model to this .json file, or all models and a report into this folder"
     option(parser, "--out PATH", meaning)
@@ -56,10 +56,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--half-life SECONDS", meaning, number)
     option(parser, "--diagnose WHICH...", "look closer: flagged, all, N or groups")
     add_spark(parser)
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Fit, print, write; exit 2 when no group could be identified."""
     from identification import diagnose_traces, identify
     from identification.statistics import Forgetting

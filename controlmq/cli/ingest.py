@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import Commands, new_command, number, option
+from controlmq.cli.arguments import number, option
 from controlmq.cli.output import console, print_json, say
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from identification.ingest import Ingested
+
+SUMMARY = "make traces of raw samples, on Spark"
 
 TEACHING = """\
 A raw sample is one interval of one consumer. Its columns:
@@ -37,9 +38,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(commands, "ingest", "make traces of raw samples, on Spark", TEACHING)
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     parser.add_argument(
         "raw", nargs="+", help="CSV, JSON lines or Parquet files, or folders of them"
     )
@@ -52,10 +52,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     meaning = "samples further apart than this many times the usual are no neighbours"
     option(parser, "--gap TIMES", meaning, number, 1.5)
     add_spark(parser)
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Ingest and print what became of the samples."""
     from identification.ingest import ingest
     from identification.raw import Columns
@@ -86,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _naming(word: str) -> tuple[str, str]:
     name, equals, raw = word.partition("=")
     if not (name and equals and raw):
-        raise argparse.ArgumentTypeError(f"{word!r} is not of the form NAME=RAW")
+        raise ArgumentTypeError(f"{word!r} is not of the form NAME=RAW")
     return name, raw
 
 

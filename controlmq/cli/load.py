@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import Commands, count, new_command, number, option, seed
+from controlmq.cli.arguments import count, number, option, seed
 from controlmq.cli.live import TLS, add_broker, broker_url
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.measure.load import Load
+
+SUMMARY = "publish a load to a queue"
 
 TEACHING = f"""\
 Publishes to the queue through the default exchange until --duration or --count is over, or
@@ -29,9 +30,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(commands, "load", "publish a load to a queue", TEACHING)
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     add_broker(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     option(what, "--rate RATE", "messages/second", number)
@@ -47,10 +47,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--persistent", "messages survive a restart of the broker")
     option(parser, "--declare", "create the queue, durable")
     option(parser, "--seed SEED", "seed of the times between publishes", seed, 1)
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Publish with a progress bar; say how many, and whether the plan could be kept."""
     from controlmq.clients.pika.connecting import check_queue, connection_to
     from controlmq.clients.stopping import Stop, signals
@@ -91,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stop.by_signal else 0
 
 
-def load_of(arguments: argparse.Namespace) -> Load:
+def load_of(arguments: Namespace) -> Load:
     """The load that the arguments describe."""
     from controlmq.measure.load import EXPERIMENTS, Burst, Load
 

@@ -30,7 +30,7 @@ COMMANDS = (
     *(demo, run, collect, ingest, identify, design, simulate),
     *(tune, schedule, follow, load, calibrate, specjms),
 )
-"""In the order of the help."""
+"""In the order of the help; each module says what its command is for and which options it has."""
 
 TEACHING = """\
 In the order you meet them:
@@ -86,7 +86,15 @@ def parsed(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--version", action="version", version=f"controlmq {controlmq.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        added = command.add_to(commands)
+        added = commands.add_parser(
+            command.__name__.rpartition(".")[2],
+            help=command.SUMMARY,
+            description=command.SUMMARY[0].upper() + command.SUMMARY[1:] + ".",
+            epilog=command.TEACHING,
+            formatter_class=RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_options(added)
         added.add_argument("--json", action="store_true", help="print the result as JSON")
         added.set_defaults(run=command.run)
     return parser.parse_args(keep_negative_numbers(argv))

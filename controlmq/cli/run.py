@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from controlmq.cli.arguments import Commands, count, new_command, number, option
+from controlmq.cli.arguments import count, number, option
 from controlmq.cli.live import TLS, add_consumer, consume_from
 from controlmq.controllers.limits import LOWEST_PREFETCH, Limits
 from controlmq.controllers.resolve import ControllerSpec
 from controlmq.controllers.unmodelled import Unmodelled
 from controlmq.errors import InputError
 from controlmq.loop import Step
+
+SUMMARY = "consume a queue and hold a goal"
 
 TEACHING = f"""\
 With a goal and no controller, an integral law that needs no model takes its gain from the rate
@@ -39,9 +40,8 @@ JSON_KEYS = (
 """What a line of JSON says of a sample, in this order."""
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(commands, "run", "consume a queue and hold a goal", TEACHING)
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     add_consumer(parser)
     option(parser, "--goal GOAL", "messages/second to hold", number)
     option(parser, "--controller LAW|FILE", "p, pi (default), pid with --model, or a file")
@@ -52,10 +52,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--interval SECONDS", meaning, number)
     option(parser, "--samples SAMPLES", "stop after this number (default: never)", count)
     option(parser, "--trace FOLDER", "record a trace while running")
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Consume, printing a line a sample, until stopped."""
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
@@ -91,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def controller_of(arguments: argparse.Namespace) -> ControllerSpec | None:
+def controller_of(arguments: Namespace) -> ControllerSpec | None:
     """What was asked for; for a goal alone, the law that needs no model."""
     from controlmq.consumer.consumer import DEFAULT_MAX_HELD
 
@@ -101,7 +100,7 @@ def controller_of(arguments: argparse.Namespace) -> ControllerSpec | None:
     return arguments.controller or arguments.model or Unmodelled(limits)
 
 
-def limits_of(arguments: argparse.Namespace) -> Limits | None:
+def limits_of(arguments: Namespace) -> Limits | None:
     """The limits that the arguments give."""
     return Limits(*arguments.limits) if arguments.limits else None
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import Commands, add_placement, new_command, number, option
+from controlmq.cli.arguments import add_placement, number, option
 from controlmq.cli.output import console, print_json, say, table
 from controlmq.cli.spark import add_spark, spark_session
 
 if TYPE_CHECKING:
     from controlmq.controllers.gain_schedule import Schedule
     from identification import Fit
+
+SUMMARY = "fit a controller for every workload in a trace"
 
 TEACHING = """\
 Each row of a trace has the handler time, in bands half an octave wide. Every band with enough
@@ -29,11 +30,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(
-        commands, "schedule", "fit a controller for every workload in a trace", TEACHING
-    )
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     parser.add_argument("trace", help="a Parquet file, or a folder of them")
     option(parser, "--out FILE", "the schedule to write", required=True)
     option(parser, "--controller", "the law", default="pi", choices=("pi", "pid"))
@@ -41,10 +39,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     meaning = "0 (none) to below 1: share of a measured workload kept each sample"
     option(parser, "--smoothing S", meaning, number, 0.0)
     add_spark(parser)
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Fit every band, place its poles, write the schedule."""
     from controlmq.experiments.fitted_schedule import fit_workloads, schedule_of
 

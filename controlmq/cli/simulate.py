@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.checks import above_zero
-from controlmq.cli.arguments import Commands, add_seed, count, new_command, number, option
+from controlmq.cli.arguments import add_seed, count, number, option
 from controlmq.cli.output import console, print_json, say, table
 from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
 from controlmq.controllers.controller_file import KINDS as LAWS
@@ -21,6 +20,8 @@ from controlmq.performance import performance
 
 if TYPE_CHECKING:
     from simulator import Recording
+
+SUMMARY = "run a scenario, or a controller on a consumer of it"
 
 TEACHING = """\
 What drives the prefetch of a consumer, one of (of none, the scenario runs as it is written):
@@ -55,11 +56,8 @@ ROWS_SHOWN = 40
 """Samples that the terminal lists: the first and the last of a longer run."""
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(
-        commands, "simulate", "run a scenario, or a controller on a consumer of it", TEACHING
-    )
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     parser.add_argument(
         "scenario", nargs="?", default="rosa-noisy", help="a shipped scenario or a TOML file"
     )
@@ -77,10 +75,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--group GROUP", f"the group's name in the trace (default {DEFAULT_GROUP})")
     option(parser, "--out FOLDER", "write all metrics as Parquet")
     option(parser, "--plot FILE", "draw the run (.svg, .png or .pdf)")
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Simulate with a progress bar; print what happened."""
     _check(arguments)
     driven = _driver(arguments)
@@ -102,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(arguments: Namespace) -> None:
     """Refuse options that would have no effect."""
     drives = ("controller", "prefetch", "ramp", "levels")
     if all(getattr(arguments, drive) is None for drive in drives):
@@ -127,7 +124,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InputError("--group is a name in a trace; give --trace with it.")
 
 
-def _driver(arguments: argparse.Namespace) -> tuple[Controller, int] | None:
+def _driver(arguments: Namespace) -> tuple[Controller, int] | None:
     """What drives the consumer and for how many samples; None where nothing does."""
     samples = arguments.samples or DEFAULT_SAMPLES
     if arguments.controller:
@@ -148,7 +145,7 @@ def _driver(arguments: argparse.Namespace) -> tuple[Controller, int] | None:
     return OpenLoop(levels), len(levels) + 1
 
 
-def _run_as_written(arguments: argparse.Namespace) -> int:
+def _run_as_written(arguments: Namespace) -> int:
     """Run the scenario with the prefetches it gives; print tables, or all metrics as JSON."""
     from rich.progress import Progress
 
@@ -175,7 +172,7 @@ def _run_as_written(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(
-    arguments: argparse.Namespace, controller: Controller, samples: int
+    arguments: Namespace, controller: Controller, samples: int
 ) -> tuple[list[Step], Recording]:
     from rich.progress import Progress
 

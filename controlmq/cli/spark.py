@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def add_spark(parser: argparse.ArgumentParser) -> None:
+def add_spark(parser: ArgumentParser) -> None:
     """``--master`` and ``--remote``."""
     where = parser.add_mutually_exclusive_group()
     option(where, "--master MASTER", "Spark master to run on", default="local[*]")
@@ -22,7 +22,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def spark_session(arguments: argparse.Namespace, doing: str) -> Iterator[SparkSession]:
+def spark_session(arguments: Namespace, doing: str) -> Iterator[SparkSession]:
     """The Spark session that the arguments ask for, with a word on what is being done."""
     from identification.session import session
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import Commands, add_seed, count, new_command, number, option
+from controlmq.cli.arguments import add_seed, count, number, option
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.cli.specjms_progress import Watch, watched
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from simulator.studies.specjms import Run, Workload
+
+SUMMARY = "run the SPECjms2007 workload on a simulated or live broker"
 
 TEACHING = """\
 Seven interactions between supermarkets, distribution centres, suppliers and headquarters. The
@@ -36,11 +37,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(
-        commands, "specjms", "run the SPECjms2007 workload on a simulated or live broker", TEACHING
-    )
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     option(parser, "--url URL", "a live broker, as pika takes it (default: simulate one)")
     meaning = "vertical, horizontal, or a TOML file with one of your own"
     option(parser, "--topology KIND|FILE", meaning, default="vertical")
@@ -61,10 +59,9 @@ def add_to(commands: Commands) -> ArgumentParser:
     option(parser, "--central", "jms2009-PS: every message on one topic")
     option(parser, "--search", "find the largest BASE that passes, from --base on")
     add_seed(parser)
-    return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """One run with its report, or the search; 0 if the audit passes."""
     if arguments.url is not None and arguments.cores is not None:
         raise InputError("--cores is of a simulated broker; leave it out, or leave out --url.")
@@ -77,14 +74,14 @@ def run(arguments: argparse.Namespace) -> int:
     return _show(done, arguments.json)
 
 
-def _run_at(arguments: argparse.Namespace, base: float, watch: Watch | None = None) -> Run:
+def _run_at(arguments: Namespace, base: float, watch: Watch | None = None) -> Run:
     workload = _workload(arguments, base)
     if arguments.url is None:
         return _simulated(arguments, workload, watch)
     return _live(arguments, workload, watch)
 
 
-def _simulated(arguments: argparse.Namespace, workload: Workload, watch: Watch | None) -> Run:
+def _simulated(arguments: Namespace, workload: Workload, watch: Watch | None) -> Run:
     from simulator.studies import specjms
     from simulator.studies.specjms.progress import simulated_progress
 
@@ -97,7 +94,7 @@ def _simulated(arguments: argparse.Namespace, workload: Workload, watch: Watch |
     )
 
 
-def _live(arguments: argparse.Namespace, workload: Workload, watch: Watch | None) -> Run:
+def _live(arguments: Namespace, workload: Workload, watch: Watch | None) -> Run:
     from controlmq.experiments.live_specjms import run_live
     from simulator.studies.specjms.progress import noted_progress
 
@@ -109,7 +106,7 @@ def _live(arguments: argparse.Namespace, workload: Workload, watch: Watch | None
     )
 
 
-def _workload(arguments: argparse.Namespace, base: float) -> Workload:
+def _workload(arguments: Namespace, base: float) -> Workload:
     from simulator.studies import specjms
     from simulator.studies.specjms.build import ASSUMED_BROKER
     from simulator.studies.specjms.options import central
@@ -157,7 +154,7 @@ def _busy(done: Run) -> str:
     return f"; cores busy {cores:.1f} %, disk {disk:.1f} %"
 
 
-def _search(arguments: argparse.Namespace) -> int:
+def _search(arguments: Namespace) -> int:
     from simulator.studies.specjms import largest_base
 
     trials = []

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from controlmq.cli.arguments import (
-    Commands,
     Options,
     complex_number,
     count,
-    new_command,
     number,
     option,
     seed,
@@ -29,6 +26,8 @@ if TYPE_CHECKING:
 
 CANDIDATES_SHOWN = 10
 """Candidates in the table on the screen; the files have all."""
+
+SUMMARY = "search for a controller in simulation"
 
 TEACHING = """\
 Every candidate (a law, a placement, an interval, a limit) runs in every scenario with every
@@ -49,9 +48,8 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> ArgumentParser:
-    """Register the command."""
-    parser = new_command(commands, "tune", "search for a controller in simulation", TEACHING)
+def add_options(parser: ArgumentParser) -> None:
+    """What the command takes."""
     parser.add_argument(
         "scenarios", nargs="+", metavar="SCENARIO", help="shipped scenarios or TOML files"
     )
@@ -73,7 +71,6 @@ def add_to(commands: Commands) -> ArgumentParser:
     meaning = "iae, itae, sd, overshoot, settling, recovery or effort"
     option(parser, "--by METRIC", meaning, default="iae")
     add_spark(parser)
-    return parser
 
 
 def _add_candidates(group: Options) -> None:
@@ -86,7 +83,7 @@ def _add_candidates(group: Options) -> None:
     option(group, "--upper U...", "upper limits of the prefetch", number)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Search with a progress bar, write the folder, print the best."""
     from controlmq.experiments.tuning_search.files import as_data, write
     from controlmq.experiments.tuning_search.search import run_search
@@ -116,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _search(arguments: argparse.Namespace) -> Search:
+def _search(arguments: Namespace) -> Search:
     """What is asked for, every mistake in it refused before Spark starts."""
     from controlmq.experiments.tuning_search.search import Search
     from controlmq.model import ArxModel
