@@ -20,9 +20,17 @@ class JsonFile:
     file_format: ClassVar[str]
     file_version: ClassVar[int] = 1
 
+    def content(self) -> dict[str, Any]:
+        """What the JSON document says beyond its format and version."""
+        raise NotImplementedError
+
+    def as_data(self) -> dict[str, Any]:
+        """The object of the JSON document."""
+        return {"format": self.file_format, "version": self.file_version, **self.content()}
+
     def to_json(self) -> str:
         """The value as a JSON document."""
-        raise NotImplementedError
+        return json.dumps(self.as_data(), indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str, source: str | None = None) -> Self:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -143,23 +142,12 @@ class ArxModel(JsonFile):
         """One step: ``a*y + b*u + c``."""
         return self.a * rate + self.b * prefetch + self.c
 
-    def to_json(self) -> str:
-        """The model as a JSON document with its units."""
-        content: dict[str, Any] = {
-            "format": self.file_format,
-            "version": self.file_version,
-            "equation": "y(k+1) = a*y(k) + b*u(k) + c",
-        }
-        for field in fields(self)[:5]:
-            content[field.name] = getattr(self, field.name)
-        if self.standard_errors is not None:
-            content["standard_errors"] = asdict(self.standard_errors)
-        if self.confidence_intervals is not None:
-            content["confidence_intervals"] = asdict(self.confidence_intervals)
-        if self.quality is not None:
-            content.update(asdict(self.quality))
-        content["units"] = UNITS
-        return json.dumps(content, indent=2) + "\n"
+    def content(self) -> dict[str, Any]:
+        """The model, what is known of its errors, and the units."""
+        values = asdict(self)
+        quality = values.pop("quality") or {}
+        known = {name: value for name, value in values.items() if value is not None}
+        return {"equation": "y(k+1) = a*y(k) + b*u(k) + c", **known, **quality, "units": UNITS}
 
     @classmethod
     def from_content(cls, content: dict[str, Any]) -> ArxModel:
@@ -171,9 +159,7 @@ class ArxModel(JsonFile):
         check_keys(content, required, optional | described)
         errors, intervals = (content.get(name) for name in uncertain)
         for name, given in zip(uncertain, (errors, intervals), strict=True):
-            if given is not None and (
-                not isinstance(given, dict) or given.keys() != {"a", "b", "c"}
-            ):
+            if given is not None and (not isinstance(given, dict) or {*given} != {"a", "b", "c"}):
                 raise InputError(f"{name} must have exactly the keys a, b and c.")
         given_quality = {f.name for f in fields(FitQuality)} & content.keys()
         if given_quality and len(given_quality) < len(fields(FitQuality)):
@@ -181,15 +167,10 @@ class ArxModel(JsonFile):
         linear_range = content["linear_range"]
         if not isinstance(linear_range, list) or len(linear_range) != 2:
             raise InputError(f"linear_range is {linear_range!r}; give a list of two numbers.")
+        quality = {name: content[name] for name in given_quality}
         return cls(
-            a=content["a"],
-            b=content["b"],
-            c=content["c"],
-            interval=content["interval"],
-            linear_range=(linear_range[0], linear_range[1]),
+            **{name: content[name] for name in required} | {"linear_range": tuple(linear_range)},
             standard_errors=StandardErrors(**errors) if errors is not None else None,
-            quality=FitQuality(**{name: content[name] for name in given_quality})
-            if given_quality
-            else None,
+            quality=FitQuality(**quality) if quality else None,
             confidence_intervals=ConfidenceIntervals(**intervals) if intervals else None,
         )

@@ -107,12 +107,8 @@ def as_data(progress: Progress) -> dict[str, Any]:
         "time": datetime.now().astimezone().isoformat(timespec="seconds"),
         "rows": asdict(progress.counts),
         "published": [
-            {
-                "group": each.group,
-                "why": each.why,
-                "file": str(each.path),
-                "model": json.loads(each.model.to_json()),
-            }
+            {"group": each.group, "why": each.why, "file": str(each.path)}
+            | {"model": each.model.as_data()}
             for each in progress.published
         ],
         "refused": list(progress.refused),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -94,7 +93,7 @@ def as_data(fit: Fit) -> dict[str, Any]:
     estimates = fit.estimates
     return {
         "group": fit.group,
-        "model": json.loads(fit.model.to_json()) if fit.model else None,
+        "model": fit.model.as_data() if fit.model else None,
         "reason": fit.reason,
         "cause": fit.cause,
         "estimates": {"a": estimates.a, "b": estimates.b, "c": estimates.c} if estimates else None,

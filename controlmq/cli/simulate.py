@@ -245,10 +245,9 @@ def _plot(steps: list[Step], goal: float | None, path: str) -> None:
     rates.plot(times, [step.sample.rate for step in steps], color="#0072b2")
     if goal is not None:
         rates.axhline(goal, color="#009e73", linewidth=1)
-    rates.set_ylabel("arrival rate (msg/s)")
+    rates.set(ylabel="arrival rate (msg/s)")
     prefetches.step(times, [step.sample.prefetch for step in steps], color="#d55e00", where="pre")
-    prefetches.set_ylabel("prefetch (messages)")
-    prefetches.set_xlabel("seconds")
+    prefetches.set(ylabel="prefetch (messages)", xlabel="seconds")
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:

@@ -57,23 +57,20 @@ class Tuning(JsonFile):
         if self.kind == "p" and self.setpoint_weight != 1:
             raise InputError("setpoint_weight softens pi and pid; a p controller takes none.")
 
-    def to_json(self) -> str:
-        """The tuning as a JSON document, its model included."""
-        content: dict[str, Any] = {
-            "format": self.file_format,
-            "version": self.file_version,
+    def content(self) -> dict[str, Any]:
+        """The tuning, its model included."""
+        return {
             "controller": self.kind,
             **asdict(self.gains),
             "derivative_filter": self.derivative_filter,
             "setpoint_weight": self.setpoint_weight,
-            "model": json.loads(self.model.to_json()),
+            "model": self.model.as_data(),
             "units": {
                 "kp, ki, kd": "messages of prefetch per message/second",
                 "derivative_filter": "share kept from one sample to the next",
                 "setpoint_weight": "1",
             },
         }
-        return json.dumps(content, indent=2) + "\n"
 
     @classmethod
     def from_content(cls, content: dict[str, Any]) -> Tuning:

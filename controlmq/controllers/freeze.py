@@ -10,6 +10,6 @@ def frozen(sample: Sample, goal: float) -> bool:
 
     While the window is not the limit, a rate below the goal is the queue's doing, and a law
     that answered it would wind up. A rate above the goal is different: lowering the prefetch
-    until the window is the limit again is the way back to the goal.
+    until the window is the limit again brings it back to the goal.
     """
     return not sample.window_limited and sample.rate <= goal

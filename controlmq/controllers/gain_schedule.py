@@ -125,19 +125,16 @@ class Schedule(JsonFile):
     def _place(self, profile: Profile) -> tuple[float, ...]:
         return tuple(profile.at[quantity] for quantity in self.profiles[0].at)
 
-    def to_json(self) -> str:
-        """The schedule as a JSON document, the tunings and their models included."""
-        content: dict[str, Any] = {
-            "format": self.file_format,
-            "version": self.file_version,
+    def content(self) -> dict[str, Any]:
+        """The schedule, the tunings and their models included."""
+        return {
             "smoothing": self.smoothing,
             "profiles": [
-                {"at": dict(profile.at), "controller": json.loads(profile.tuning.to_json())}
+                {"at": dict(profile.at), "controller": profile.tuning.as_data()}
                 for profile in self.profiles
             ],
             "units": {quantity: QUANTITIES[quantity] for quantity in self.axes},
         }
-        return json.dumps(content, indent=2) + "\n"
 
     @classmethod
     def from_content(cls, content: dict[str, Any]) -> Schedule:

@@ -6,17 +6,19 @@ Locations of one kind (all supermarkets, say) share a process, and each kind has
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from controlmq.measure.flows import Driver, Location, Notes, Outgoing, Plan, Receiver, run_flows
+from controlmq.measure.flows.notes import Place
 
 if TYPE_CHECKING:
     from array import array
 
     from simulator import Consumer, Publishers
     from simulator.scenario.distributions import Size
+    from simulator.scenario.messages import Message
     from simulator.studies.specjms import Option, Run, Workload
     from simulator.studies.specjms.observed import Observed
     from simulator.studies.specjms.progress import Progress
@@ -27,21 +29,15 @@ def run_live(
 ) -> Run:
     """Run all phases of a workload on the broker at ``url``; ``watch`` gets its progress."""
     from simulator.studies.specjms.observed import observed_run
-
-    progress = None if watch is None else partial(_tell, watch, workload)
-    return observed_run(workload, observed(run_flows(url, plan_of(workload, seed), progress)))
-
-
-def _tell(
-    watch: Callable[[Progress], None],
-    workload: Workload,
-    seconds: float,
-    sent: Mapping[tuple[str, str], int],
-    received: Mapping[tuple[str, str], int],
-) -> None:
     from simulator.studies.specjms.progress import noted_progress
 
-    watch(noted_progress(workload, seconds, sent, received))
+    tell = None
+    if watch is not None:
+
+        def tell(seconds: float, sent: Counter[Place], received: Counter[Place]) -> None:
+            watch(noted_progress(workload, seconds, sent, received))
+
+    return observed_run(workload, observed(run_flows(url, plan_of(workload, seed), tell)))
 
 
 def plan_of(workload: Workload, seed: int = 0, *, together: bool = False) -> Plan:
@@ -101,14 +97,7 @@ def observed(notes: Notes) -> Observed:
 def _first(group: Publishers) -> Outgoing:
     """What starts an interaction."""
     (message,) = group.messages
-    return Outgoing(
-        str(message.type),
-        group.exchange or "",
-        message.routing_key,
-        _sizes(message.size),
-        message.persistent,
-        group.confirms is not None,
-    )
+    return _outgoing(message, group.exchange or "", group.confirms is not None)
 
 
 def _receiver(consumer: Consumer, options: Mapping[str, Option]) -> Receiver:
@@ -116,17 +105,16 @@ def _receiver(consumer: Consumer, options: Mapping[str, Option]) -> Receiver:
 
     answers: dict[str, list[Outgoing]] = {}
     for send in consumer.sends:
-        answer = Outgoing(
-            str(send.type),
-            send.exchange,
-            send.routing_key,
-            _sizes(send.size),
-            send.persistent,
-            options[base_type(str(send.type))].delivery.transactional,
-        )
+        confirmed = options[base_type(str(send.type))].delivery.transactional
+        answer = _outgoing(send, send.exchange, confirmed)
         answers.setdefault(str(send.on), []).append(answer)
     late = consumer.acknowledge == "after-processing"
     return Receiver(consumer.queue, round(consumer.prefetch), late, answers)
+
+
+def _outgoing(sent: Message, exchange: str, confirmed: bool) -> Outgoing:
+    type_, sizes = str(sent.type), _sizes(sent.size)
+    return Outgoing(type_, exchange, sent.routing_key, sizes, sent.persistent, confirmed)
 
 
 def _sizes(size: int | Size) -> Sequence[int]:

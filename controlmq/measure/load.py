@@ -25,6 +25,11 @@ class Burst:
         above_zero("burst length", self.length)
         not_negative("burst factor", self.factor)
 
+    @property
+    def end(self) -> float:
+        """When the rate is as before, seconds."""
+        return self.start + self.length
+
 
 @dataclass(frozen=True)
 class Load:
@@ -60,26 +65,15 @@ class Load:
         heapq.heapify(due)
         while True:
             time = due[0]
-            factor = self._factor(time)
+            now = [burst for burst in self.bursts if burst.start <= time < burst.end]
+            factor = now[0].factor if now else 1.0
             if factor > 0:
                 yield time
                 gap = max(0.0, draw.gauss(self.mean, self.sd)) / factor
                 heapq.heapreplace(due, time + gap)
             else:
-                heapq.heapreplace(due, self._end_of_pause(time) + draw.random() * self.mean)
-
-    def _factor(self, time: float) -> float:
-        for burst in self.bursts:
-            if burst.start <= time < burst.start + burst.length:
-                return burst.factor
-        return 1.0
-
-    def _end_of_pause(self, time: float) -> float:
-        return max(
-            burst.start + burst.length
-            for burst in self.bursts
-            if burst.start <= time < burst.start + burst.length
-        )
+                over = max(burst.end for burst in now)
+                heapq.heapreplace(due, over + draw.random() * self.mean)
 
 
 EXPERIMENTS = {

@@ -78,8 +78,8 @@ class RampFit:
     a: float
     b: float
     r2: float
-    refusal_with_offset: str
     condition_with_offset: float
+    refusal_with_offset: str
 
 
 @dataclass(frozen=True)
@@ -99,22 +99,15 @@ class Outcome:
     stories: dict[str, ClosedLoop] = field(repr=False)
 
 
+@dataclass(frozen=True)
 class Demo:
     """Runs the experiment part by part, calling ``progress`` for every sample."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        seed: int,
-        extent: Extent,
-        traces: Path,
-        progress: Callable[[str], None],
-    ) -> None:
-        self.scenario = scenario
-        self.seed = seed
-        self.extent = extent
-        self.traces = traces
-        self.progress = progress
+    scenario: Scenario
+    seed: int
+    extent: Extent
+    traces: Path
+    progress: Callable[[str], None]
 
     @property
     def samples(self) -> int:

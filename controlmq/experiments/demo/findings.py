@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -29,10 +28,9 @@ PUBLISHED = {
 
 def findings(outcome: Outcome) -> dict[str, Any]:
     """Everything in JSON types, rates in messages/second, overshoot in percent of the goal."""
-    model = json.loads(outcome.model.to_json())
+    model = outcome.model.as_data()
     knee = outcome.curve.knee
     assert knee is not None
-    ramp = outcome.ramp_fit
     return {
         "scenario": outcome.scenario.name,
         "seed": outcome.seed,
@@ -46,11 +44,7 @@ def findings(outcome: Outcome) -> dict[str, Any]:
         "disturbances": {kind: _phases(run) for kind, run in outcome.stories.items()},
         "ramp_without_offset": {
             "line": f"y = {published.STATIC_LINE_GAIN} u - {-published.STATIC_LINE_OFFSET}",
-            "a": ramp.a,
-            "b": ramp.b,
-            "r2": ramp.r2,
-            "condition_with_offset": ramp.condition_with_offset,
-            "refusal_with_offset": ramp.refusal_with_offset,
+            **asdict(outcome.ramp_fit),
         },
         "published": PUBLISHED,
     }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 
 from controlmq.design.analysis import step_response
 from controlmq.experiments.demo.experiment import GOALS, ClosedLoop, Outcome
@@ -30,25 +31,14 @@ def open_loop(outcome: Outcome) -> Figure:
     curve, knee = outcome.curve, outcome.curve.knee
     assert knee is not None
     shown = [level for level in curve.levels if level.prefetch <= 2.5 * knee.prefetch]
-    axes.plot(
-        [level.prefetch for level in shown],
-        [level.rate for level in shown],
-        "o",
-        color=MEASURED,
-        markersize=4,
-        label="measured on the ramp",
-    )
-    low, high = outcome.model.linear_range
-    axes.plot(
-        [low, high],
-        [outcome.model.rate_at(low), outcome.model.rate_at(high)],
-        color=MODEL,
-        linewidth=2.5,
-        label=f"model, {outcome.model.gain:.1f} msg/s per message",
-    )
+    prefetches, rates = [level.prefetch for level in shown], [level.rate for level in shown]
+    axes.plot(prefetches, rates, "o", color=MEASURED, markersize=4, label="measured on the ramp")
+    ends = outcome.model.linear_range
+    line = [outcome.model.rate_at(end) for end in ends]
+    label = f"model, {outcome.model.gain:.1f} msg/s per message"
+    axes.plot(ends, line, color=MODEL, linewidth=2.5, label=label)
     axes.axvline(knee.prefetch, color=MARK, linestyle="--", label=f"knee at {knee.prefetch:.1f}")
-    axes.set_xlabel("prefetch u (messages)")
-    axes.set_ylabel("arrival rate y (messages/second)")
+    axes.set(xlabel="prefetch u (messages)", ylabel="arrival rate y (messages/second)")
     axes.set_ylim(bottom=0)
     axes.legend(loc="lower right", frameon=False)
     return figure
@@ -63,8 +53,8 @@ def prediction(outcome: Outcome) -> Figure:
     ends = [min(predicted), max(predicted)]
     axes.plot(ends, ends, color=MARK, linewidth=1, label="equal")
     axes.plot(predicted, observed, "o", color=MEASURED, markersize=3, alpha=0.6, label="samples")
-    axes.set_xlabel("predicted y(k+1) (messages/second)")
-    axes.set_ylabel("observed y(k+1) (messages/second)")
+    unit = "y(k+1) (messages/second)"
+    axes.set(xlabel=f"predicted {unit}", ylabel=f"observed {unit}")
     axes.legend(frameon=False)
     return figure
 
@@ -72,25 +62,14 @@ def prediction(outcome: Outcome) -> Figure:
 def poles(outcome: Outcome) -> Figure:
     """The closed-loop poles in the unit circle."""
     figure, axes = one_plot(4.6, 4.4)
-    from matplotlib.patches import Circle
-
     axes.add_patch(Circle((0, 0), 1, fill=False, color=MEASURED))
     for kind, design in outcome.designs.items():
         found = design.analysis.poles
-        axes.plot(
-            [pole.real for pole in found],
-            [pole.imag for pole in found],
-            "x",
-            color=COLOURS[kind],
-            markersize=9,
-            markeredgewidth=2.5,
-            label=kind.upper(),
-        )
-    axes.set_aspect("equal")
-    axes.set_xlim(-1.1, 1.1)
-    axes.set_ylim(-1.1, 1.1)
-    axes.set_xlabel("real part")
-    axes.set_ylabel("imaginary part")
+        places = [pole.real for pole in found], [pole.imag for pole in found]
+        colour, label = COLOURS[kind], kind.upper()
+        axes.plot(*places, "x", color=colour, markersize=9, markeredgewidth=2.5, label=label)
+    axes.set(aspect="equal", xlim=(-1.1, 1.1), ylim=(-1.1, 1.1))
+    axes.set(xlabel="real part", ylabel="imaginary part")
     axes.legend(loc="upper left", frameon=False)
     return figure
 
@@ -104,14 +83,10 @@ def closed_loop(outcome: Outcome) -> Figure:
         rates.axhspan(0.97 * goal, 1.03 * goal, color="#009e73", alpha=0.15, linewidth=0)
         rates.axhline(goal, color="#009e73", linewidth=1)
         for kind, run in outcome.held[goal].items():
-            shown = run.steps[:40]
-            numbers = range(len(shown))
-            rates.plot(
-                numbers, [s.sample.rate for s in shown], color=COLOURS[kind], label=kind.upper()
-            )
-            prefetches.step(
-                numbers, [s.sample.prefetch for s in shown], color=COLOURS[kind], where="mid"
-            )
+            shown = [step.sample for step in run.steps[:40]]
+            numbers, colour = range(len(shown)), COLOURS[kind]
+            rates.plot(numbers, [each.rate for each in shown], color=colour, label=kind.upper())
+            prefetches.step(numbers, [each.prefetch for each in shown], color=colour, where="mid")
         rates.set_title(f"goal {goal:g} msg/s, band 3 %", fontsize=10)
         rates.set_ylim(0, 1.25 * goal)
         prefetches.set_xlabel(f"sample ({outcome.scenario.sample_interval:g} s each)")
@@ -140,14 +115,9 @@ def _story(axes: Axes, outcome: Outcome, kind: str, run: ClosedLoop) -> None:
     phase = run.events[0].sample
     unit = step_response(outcome.designs[kind].tuning, phase)
     before, after = goals[phase - 1], goals[phase]
-    axes.plot(
-        range(phase, 2 * phase),
-        [before + (after - before) * value for value in unit],
-        color="black",
-        linestyle=":",
-        linewidth=2,
-        label="predicted by python-control",
-    )
+    predicted = [before + (after - before) * value for value in unit]
+    label = "predicted by python-control"
+    axes.plot(range(phase, 2 * phase), predicted, "k:", linewidth=2, label=label)
     for event in run.events:
         axes.axvline(event.sample, color=MARK, linewidth=0.8, linestyle="--")
         axes.annotate(
@@ -160,6 +130,5 @@ def _story(axes: Axes, outcome: Outcome, kind: str, run: ClosedLoop) -> None:
             color=MARK,
             va="top",
         )
-    axes.set_ylim(0, max(goals) * 1.35)
-    axes.set_ylabel("rate (msg/s)")
+    axes.set(ylim=(0, max(goals) * 1.35), ylabel="rate (msg/s)")
     axes.legend(loc="lower left", fontsize=8, frameon=False, ncols=3)

@@ -91,18 +91,11 @@ def _gains_table(data: dict[str, Any]) -> str:
     rows = []
     for kind, gains in data["gains"].items():
         analysis = data["analysis"][kind]
-        rows.append(
-            [
-                kind.upper(),
-                f"{gains['kp']:.6f}",
-                f"{gains['ki']:.6f}" if kind != "p" else "",
-                f"{gains['kd']:.6f}" if kind == "pid" else "",
-                str(analysis["settling_samples"]),
-                f"{analysis['overshoot']:.1f} %",
-                f"{analysis['gain_margin']:.2f}",
-                f"{analysis['modulus_margin']:.2f}",
-            ]
-        )
+        used = {"p": ("kp",), "pi": ("kp", "ki")}.get(kind, ("kp", "ki", "kd"))
+        shown = [f"{gain:.6f}" if name in used else "" for name, gain in gains.items()]
+        margins = [f"{analysis[margin]:.2f}" for margin in ("gain_margin", "modulus_margin")]
+        step = [str(analysis["settling_samples"]), f"{analysis['overshoot']:.1f} %"]
+        rows.append([kind.upper(), *shown, *step, *margins])
     columns = ["", "Kp", "Ki", "Kd", "settling", "overshoot", "gain margin", "modulus margin"]
     return table(columns, rows)
 
@@ -114,17 +107,10 @@ def _closed_loop_table(data: dict[str, Any]) -> str:
             ours = data[key][kind]
             published = data["published"]["closed_loop"][kind] if goal == 400 else None
             settled = ours["settling_samples"]
-            rows.append(
-                [
-                    f"{kind.upper()} at {goal}",
-                    f"{ours['mean']:.1f}",
-                    f"{ours['sd']:.2f}",
-                    "not settled" if settled is None else str(settled),
-                    f"{ours['overshoot']:.1f} %",
-                    f"{published['mean']:.1f}" if published else "",
-                    f"{published['sd']:.1f}" if published else "",
-                ]
-            )
+            settling = "not settled" if settled is None else str(settled)
+            held = [f"{ours['mean']:.1f}", f"{ours['sd']:.2f}", settling]
+            peer = [f"{published[each]:.1f}" if published else "" for each in ("mean", "sd")]
+            rows.append([f"{kind.upper()} at {goal}", *held, f"{ours['overshoot']:.1f} %", *peer])
     columns = ["", "mean", "sd", "settling", "overshoot", "published mean", "published sd"]
     return table(columns, rows)
 
@@ -134,15 +120,9 @@ def _disturbance_table(data: dict[str, Any]) -> str:
     for kind, phases in data["disturbances"].items():
         for phase in phases:
             settled = phase["samples_until_within_5_percent"]
-            rows.append(
-                [
-                    f"{kind.upper()}: {phase['event']}",
-                    f"{phase['lowest']:.0f}",
-                    f"{phase['highest']:.0f}",
-                    f"{phase['overshoot']:.1f} %",
-                    "never" if settled is None else str(settled),
-                ]
-            )
+            rates = [f"{phase['lowest']:.0f}", f"{phase['highest']:.0f}"]
+            end = [f"{phase['overshoot']:.1f} %", "never" if settled is None else str(settled)]
+            rows.append([f"{kind.upper()}: {phase['event']}", *rates, *end])
     columns = ["", "lowest", "highest", "overshoot", "samples until within 5 %"]
     return table(columns, rows)
 

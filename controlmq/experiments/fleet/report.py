@@ -70,8 +70,7 @@ def _histograms(models: Sequence[ArxModel]) -> str:
     figure = Figure(figsize=(9, 4.8), layout="constrained")
     for axes, (name, values) in zip(figure.subplots(2, 2).flat, numbers.items(), strict=True):
         axes.hist(values, bins=min(40, max(5, len(values) // 5)), color=MODEL)
-        axes.set_xlabel(name)
-        axes.set_ylabel("groups")
+        axes.set(xlabel=name, ylabel="groups")
     return svg(figure)
 
 

@@ -9,12 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from controlmq.controllers.controller_file import Tuning
 from controlmq.experiments.tuning_search.search import Outcome
 from controlmq.files import json_types
-from controlmq.performance import Score
-from controlmq.student import Interval, mean_interval
-from simulator.studies.tuning_search import METRICS, Ranked, front
+from controlmq.student import mean_interval
+from simulator.studies.tuning_search import METRICS, Candidate, Ranked, front
 from simulator.studies.tuning_search.ranking import Scores, per_seed, value_of
 
 
@@ -41,7 +39,7 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
         "goals": list(search.trials[0].goals),
         "duration": search.trials[0].duration,
         "seeds": list(search.seeds),
-        "models": [json.loads(model.to_json()) for model in outcome.models.values()],
+        "models": [model.as_data() for model in outcome.models.values()],
         "chosen": outcome.ranked[0].candidate.number,
         "front": [each.candidate.number for each in front_of(outcome)],
         "ranking": [_ranked(place, each) for place, each in enumerate(outcome.ranked, 1)],
@@ -68,23 +66,23 @@ def other_axis(by: str) -> str:
 
 
 def _means(scores: Scores) -> dict[str, dict[str, float]]:
-    intervals: dict[str, Interval] = {m: mean_interval(per_seed(scores, m)) for m in METRICS}
-    return {metric: asdict(interval) for metric, interval in intervals.items()}
+    return {metric: asdict(mean_interval(per_seed(scores, metric))) for metric in METRICS}
 
 
 def _ranked(place: int, each: Ranked) -> dict[str, Any]:
     return {
         "place": place,
-        **_described(each.candidate.number, each.candidate.tuning, each.candidate.asked),
+        **_described(each.candidate),
         **{metric: asdict(interval) for metric, interval in each.means.items()},
     }
 
 
-def _described(number: int, tuning: Tuning, asked: str) -> dict[str, Any]:
+def _described(candidate: Candidate) -> dict[str, Any]:
+    tuning = candidate.tuning
     return {
-        "candidate": number,
+        "candidate": candidate.number,
         "controller": tuning.kind,
-        "asked": asked,
+        "asked": candidate.asked,
         **asdict(tuning.gains),
         "interval": tuning.model.interval,
         "upper": tuning.model.linear_range[1],
@@ -98,19 +96,14 @@ def _write_points(outcome: Outcome, path: Path) -> None:
     names = [trial.scenario.name for trial in outcome.search.trials]
     rows = [
         {
-            **_described(each.candidate.number, each.candidate.tuning, each.candidate.asked),
+            **_described(each.candidate),
             "scenario": names[index],
             "seed": seed,
-            **_scored(score),
+            **{metric: value_of(score, metric) for metric in METRICS},
+            "recoveries": list(score.recovery),
         }
         for each in sorted(outcome.ranked, key=lambda ranked: ranked.candidate.number)
         for seed, trials in outcome.scores[each.candidate.number].items()
         for index, score in enumerate(trials)
     ]
     pq.write_table(pa.Table.from_pylist(rows), path)
-
-
-def _scored(score: Score) -> dict[str, Any]:
-    return {metric: value_of(score, metric) for metric in METRICS} | {
-        "recoveries": list(score.recovery)
-    }

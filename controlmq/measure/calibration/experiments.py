@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import ceil, log
+from typing import Any
 
 import pika
 
@@ -34,6 +35,13 @@ BUSY_PREFETCH = 100
 
 STEPS = ("round trip", "publishing", "deliveries", "windows", "latency", "copies", "confirms")
 """What a turn measures, in this order."""
+
+LINES = (
+    *("publish", "publish_cpu", "deliver", "deliver_cpu", "busy", "cycle", "latency"),
+    *("confirm", "persistent_confirm"),
+)
+CURVES = ("latency_at", "loaded_latency_at")
+"""Figures of a calibration by what is made of their points."""
 
 SECONDS_AT_RATE = {
     600.0: 0.2,
@@ -82,11 +90,7 @@ class Experiments:
         self._random = random.Random(1)
         self._call: list[float] = []
         self._acknowledge: list[float] = []
-        self._publish, self._publish_cpu = Points(), Points()
-        self._deliver, self._deliver_cpu = Points(), Points()
-        self._busy, self._cycle = Points(), Points()
-        self._latency, self._loaded, self._copies = Points(), Points(), Points()
-        self._confirms = {False: Points(), True: Points()}
+        self._points = {name: Points() for name in (*LINES, *CURVES)}
 
     def turn(self) -> Iterator[str]:
         """Do every experiment once; yields after each what it has measured."""
@@ -118,21 +122,10 @@ class Experiments:
 
     def found(self) -> Calibration:
         """The figures from all turns."""
-        return Calibration(
-            call=self.call,
-            publish=self._publish.line(),
-            publish_cpu=self._publish_cpu.line(),
-            deliver=self._deliver.line(),
-            deliver_cpu=self._deliver_cpu.line(),
-            acknowledge=max(statistics.median(self._acknowledge), 0.0),
-            busy=self._busy.line(),
-            cycle=self._cycle.line(),
-            latency=self._copies.line(),
-            latency_at=self._latency.curve(),
-            loaded_latency_at=self._loaded.curve(),
-            confirm=self._confirms[False].line(),
-            persistent_confirm=self._confirms[True].line(),
-        )
+        lines: dict[str, Any] = {name: self._points[name].line() for name in LINES}
+        curves: dict[str, Any] = {name: self._points[name].curve() for name in CURVES}
+        acknowledge = max(statistics.median(self._acknowledge), 0.0)
+        return Calibration(call=self.call, acknowledge=acknowledge, **lines, **curves)
 
     @property
     def call(self) -> float:
@@ -162,16 +155,16 @@ class Experiments:
             taken, cpu = clock() - start - self.call, time.process_time() - cpu
             channel.close()
             self.queues.purge(self.queue)
-            self._publish.add(size, max(taken, cpu) / count)
-            self._publish_cpu.add(size, cpu / count)
+            self._points["publish"].add(size, max(taken, cpu) / count)
+            self._points["publish_cpu"].add(size, cpu / count)
 
     def _delivering(self) -> None:
         """A filled queue, acknowledged automatically; then what an acknowledgement adds."""
         count = max(round(300 * self.scale), 50)
         for size in SIZES_BYTES:
             taken, cpu = self._delivered(size, count, auto_ack=True)
-            self._deliver.add(size, taken)
-            self._deliver_cpu.add(size, cpu)
+            self._points["deliver"].add(size, taken)
+            self._points["deliver_cpu"].add(size, cpu)
         with_acks, _ = self._delivered(SIZES_BYTES[0], count, auto_ack=False)
         without, _ = self._delivered(SIZES_BYTES[0], count, auto_ack=True)
         self._acknowledge.append(with_acks - without)
@@ -193,7 +186,7 @@ class Experiments:
         seconds = WINDOW_RUN_SECONDS * self.scale
         for work in WORKS_SECONDS:
             busy = self._busy_prefetch(work)
-            for prefetch, points in ((1, self._cycle), (busy, self._busy)):
+            for prefetch, figure in ((1, "cycle"), (busy, "busy")):
                 self._between()
                 most = 1 / work if prefetch > 1 else 1 / (work + self.call / 2)
                 self.queues.fill(self.queue, ceil(most * seconds) + 2 * prefetch + 20)
@@ -201,9 +194,8 @@ class Experiments:
                     self.connection, [self.queue], prefetch=prefetch, work=work, seconds=seconds
                 )
                 self.queues.purge(self.queue)
-                points.add(
-                    work, *handled.after(WINDOW_SETTLE_SECONDS * min(self.scale, 1.0)).spells()
-                )
+                settled = handled.after(WINDOW_SETTLE_SECONDS * min(self.scale, 1.0))
+                self._points[figure].add(work, *settled.spells())
 
     def _busy_prefetch(self, work: float) -> int:
         """A prefetch at which the next message is always there: above twice the knee."""
@@ -220,8 +212,8 @@ class Experiments:
         # A short calibration leaves out the lowest.
         if count := round(rate * (SETTLE_SECONDS + SECONDS_AT_RATE[rate]) * self.scale):
             work = LOADED_SHARE / rate if loaded else 0.0
-            points = self._loaded if loaded else self._latency
-            points.add(rate, *self._sent(1, self._gaps(rate, count), work))
+            figure = "loaded_latency_at" if loaded else "latency_at"
+            self._points[figure].add(rate, *self._sent(1, self._gaps(rate, count), work))
 
     def _gaps(self, rate: float, count: int) -> list[float]:
         """Times between messages that come at random, in equal shares from short to long."""
@@ -236,7 +228,7 @@ class Experiments:
     def _copied(self, copies: int) -> None:
         """Several queues, and the latencies of all copies."""
         count = max(round(COPIES_RATE * (SETTLE_SECONDS + COPIES_RUN_SECONDS) * self.scale), 5)
-        self._copies.add(copies, *self._sent(copies, [1 / COPIES_RATE] * count))
+        self._points["latency"].add(copies, *self._sent(copies, [1 / COPIES_RATE] * count))
 
     def _sent(self, copies: int, gaps: list[float], work: float = 0.0) -> list[float]:
         """Latencies of messages to ``copies`` queues, all consumed on one connection."""
@@ -254,15 +246,15 @@ class Experiments:
 
     def _confirming(self) -> None:
         """Seconds from a publish to its confirm, transient and persistent."""
-        for persistent, points in self._confirms.items():
+        for delivery_mode, figure in ((1, "confirm"), (2, "persistent_confirm")):
             channel = self.connection.channel()
             channel.confirm_delivery()
-            properties = pika.BasicProperties(delivery_mode=2 if persistent else 1)
+            properties = pika.BasicProperties(delivery_mode=delivery_mode)
             for size in SIZES_BYTES:
                 body = bytes(size)
                 for _ in range(max(round(4 * self.scale), 2)):
                     start = clock()
                     channel.basic_publish("", self.queue, body, properties)
-                    points.add(size, clock() - start)
+                    self._points[figure].add(size, clock() - start)
             channel.close()
         self.queues.purge(self.queue)

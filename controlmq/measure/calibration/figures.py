@@ -24,20 +24,16 @@ class Line:
         The error of a measured time grows with the time, so relative errors are comparable.
         """
         points = tuple(points)
-        weights = [1 / y**2 for _, y in points]
-        total = sum(weights)
-        mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
-        mean_y = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / total
-        square = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, points, strict=True))
-        product = sum(
-            w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, points, strict=True)
-        )
+        rows = [(1 / y**2, x, y) for x, y in points]
+        total = sum(w for w, _, _ in rows)
+        mean_x = sum(w * x for w, x, _ in rows) / total
+        mean_y = sum(w * y for w, _, y in rows) / total
+        square = sum(w * (x - mean_x) ** 2 for w, x, _ in rows)
+        product = sum(w * (x - mean_x) * (y - mean_y) for w, x, y in rows)
         slope = max(product / square, 0.0) if square else 0.0
         base = mean_y - slope * mean_x
         if base < 0:
-            slope = sum(w * x * y for w, (x, y) in zip(weights, points, strict=True)) / sum(
-                w * x * x for w, (x, _) in zip(weights, points, strict=True)
-            )
+            slope = sum(w * x * y for w, x, y in rows) / sum(w * x * x for w, x, _ in rows)
             return Line(0.0, slope, points)
         return Line(base, slope, points)
 
@@ -98,10 +94,9 @@ class Calibration:
 
     ``latency`` is the median from publisher to handler against the number of queues that get a
     copy, over all copies, and ``latency_at`` that of a single copy against the messages/second:
-    who has slept longer wakes up later. ``loaded_latency_at`` is the same with a consumer that
-    works for a part of the time (``LOAD``), whose handler is less often asleep and more often
-    in the middle of something. ``confirm`` and ``persistent_confirm`` are the times to a
-    publisher confirm, against bytes.
+    idle processes take longer to wake up. ``loaded_latency_at`` is the same with a consumer that
+    works for ``LOADED_SHARE`` of the time. ``confirm`` and ``persistent_confirm`` are the times to
+    a publisher confirm, against bytes.
     """
 
     call: float

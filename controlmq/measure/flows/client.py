@@ -180,8 +180,7 @@ class _Desk:
     ) -> None:
         now = clock()
         sent, origin = STAMP.unpack_from(body)
-        noted = self.client.notes.received_from(receiver.queue, properties.type)
-        noted.extend((sent, origin, now))
+        self.client.notes.received[receiver.queue, properties.type].extend((sent, origin, now))
         outlets = answers.get(properties.type, [])
         acknowledge = partial(channel.basic_ack, method.delivery_tag)
         if not receiver.after_answers:
@@ -218,8 +217,8 @@ class _Driver:
     def __init__(self, client: Client, driver: Driver, outlet: Outlet) -> None:
         self.client, self.outlet = client, outlet
         self._times = iter(driver.times)
-        self._starts = client.notes.starts_of(driver.name)
-        self._late = client.notes.late_of(driver.name)
+        self._starts = client.notes.starts[driver.name]
+        self._late = client.notes.late[driver.name]
         self._began = 0.0
         self._due: float | None = None
         self._held = False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 clock = time.monotonic
 
@@ -30,27 +32,11 @@ class Notes:
     """
 
     began: float = 0.0
-    starts: dict[str, array[float]] = field(default_factory=dict)
-    late: dict[str, array[float]] = field(default_factory=dict)
-    sent: dict[Place, array[float]] = field(default_factory=dict)
-    received: dict[Place, array[float]] = field(default_factory=dict)
+    starts: dict[str, array[float]] = field(default_factory=partial(defaultdict, _times))
+    late: dict[str, array[float]] = field(default_factory=partial(defaultdict, _times))
+    sent: dict[Place, array[float]] = field(default_factory=partial(defaultdict, _times))
+    received: dict[Place, array[float]] = field(default_factory=partial(defaultdict, _times))
     waiting: dict[str, int] = field(default_factory=dict)
-
-    def starts_of(self, driver: str) -> array[float]:
-        """Where a driver's starts are noted."""
-        return self.starts.setdefault(driver, _times())
-
-    def late_of(self, driver: str) -> array[float]:
-        """Where a driver's late starts are noted."""
-        return self.late.setdefault(driver, _times())
-
-    def sent_to(self, place: Place) -> array[float]:
-        """Where the times of sending are noted."""
-        return self.sent.setdefault(place, _times())
-
-    def received_from(self, queue: str, type_: str) -> array[float]:
-        """Where the times of receiving are noted."""
-        return self.received.setdefault((queue, type_), _times())
 
     def counts(self) -> tuple[dict[Place, int], dict[Place, int]]:
         """Messages sent and received up to now."""
@@ -65,7 +51,6 @@ class Notes:
         whole = Notes(began=began, waiting=waiting)
         for part in parts:
             for name in ("starts", "late", "sent", "received"):
-                ours = getattr(whole, name)
                 for key, times in getattr(part, name).items():
-                    ours.setdefault(key, _times()).extend(times)
+                    getattr(whole, name)[key].extend(times)
         return whole

@@ -73,7 +73,7 @@ class Outlet:
         )
         rest = {size: bytes(max(size - STAMP.size, 0)) for size in message.sizes}
         self._bodies = cycle([rest[size] for size in message.sizes])
-        self._sent = notes.sent_to(message.place)
+        self._sent = notes.sent[message.place]
 
     def send(self, now: float, origin: float, then: Callable[[], None]) -> None:
         """Send the next one, at this time, of an interaction that began at ``origin``."""
