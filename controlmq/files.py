@@ -48,7 +48,7 @@ class JsonFile:
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the value to ``path``; a reader sees the old file or the new, never a half."""
+        """Write the value to ``path``; readers see the old file or the new one, never a part."""
         write_atomically(Path(path), self.to_json())
 
     @classmethod

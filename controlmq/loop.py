@@ -20,7 +20,7 @@ from controlmq.checks import above_zero
 
 log = logging.getLogger("controlmq")
 
-STARVED_TOLERANCE = 0.02
+STARVED_TOLERANCE_SHARE = 0.02
 """Share of an interval without messages at which the window still counts as the limit.
 
 A starved share lowers the measured rate by about as much, so 2 % stays below the
@@ -63,7 +63,7 @@ class Sample:
     @property
     def window_limited(self) -> bool:
         """Whether the window, not an empty queue, set the rate."""
-        return self.starved <= STARVED_TOLERANCE
+        return self.starved <= STARVED_TOLERANCE_SHARE
 
 
 class Plant(Protocol):

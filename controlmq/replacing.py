@@ -108,7 +108,7 @@ class Here:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write in that becomes ``folder`` at the end; if the block raises, it is gone."""
+    """A folder to write in that becomes ``folder`` at the end; an error in the block removes it."""
 
     def refuse_existing() -> None:
         if folder.exists():

@@ -10,11 +10,11 @@ from functools import cache
 
 from controlmq.errors import InputError
 
-LEVEL = 0.95
-NORMAL_95 = 1.959963984540054
+CONFIDENCE_SHARE = 0.95
+NORMAL_95_DEVIATIONS = 1.959963984540054
 """Standard deviations about the mean that hold 95 % of a normal distribution."""
 
-EXPANDED_FROM = 30.0
+EXPANDED_FROM_DEGREES = 30.0
 """Degrees of freedom from which four terms of the expansion are right to 1e-7."""
 
 
@@ -39,10 +39,10 @@ def mean_interval(values: Sequence[float]) -> Interval:
 def t_quantile(freedom: float) -> float:
     """How many standard errors 95 % of Student's distribution lie within.
 
-    Exact for whole degrees of freedom. Between two of them, which weighted rows give, the
-    expansion is corrected by what it lacks at both. Below 1 it is that of 1.
+    Exact for whole degrees of freedom. Weighted rows give others; there the corrections of the
+    expansion at both neighbours are interpolated. Fewer degrees than 1 count as 1.
     """
-    if freedom >= EXPANDED_FROM:
+    if freedom >= EXPANDED_FROM_DEGREES:
         return _expanded(freedom)
     freedom = max(freedom, 1.0)
     below = math.floor(freedom)
@@ -53,7 +53,7 @@ def t_quantile(freedom: float) -> float:
 
 def _expanded(freedom: float) -> float:
     """The expansion in 1/freedom (Abramowitz & Stegun 1964, 26.7.5)."""
-    z = NORMAL_95
+    z = NORMAL_95_DEVIATIONS
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
@@ -69,7 +69,7 @@ def _correction(freedom: int) -> float:
     low, high = 0.0, 13.0  # with one degree of freedom it is 12.71, with more it is less
     while high - low > 1e-12:
         middle = (low + high) / 2
-        if _within(middle, freedom) < LEVEL:
+        if _within(middle, freedom) < CONFIDENCE_SHARE:
             low = middle
         else:
             high = middle

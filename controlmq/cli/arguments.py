@@ -51,7 +51,7 @@ def option(
 
 def add_seed(to: Options) -> None:
     """``--seed``."""
-    option(to, "--seed SEED", "same seed, same result", seed, 1)
+    option(to, "--seed SEED", "same seed, same result", whole, 1)
 
 
 def add_placement(to: Options) -> None:
@@ -117,15 +117,15 @@ def _finite(word: str, read: Callable[[str], Number], shape: str) -> Number:
 
 def count(word: str) -> int:
     """A whole number of 1 or more."""
-    return _whole(word, 1)
+    return _at_least(word, 1)
 
 
-def seed(word: str) -> int:
+def whole(word: str) -> int:
     """A whole number of 0 or more."""
-    return _whole(word, 0)
+    return _at_least(word, 0)
 
 
-def _whole(word: str, least: int) -> int:
+def _at_least(word: str, least: int) -> int:
     try:
         value = int(word)
     except ValueError:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from controlmq.checks import above_zero, prefetch_count
-from controlmq.cli.arguments import count, number, option, seed
+from controlmq.cli.arguments import count, number, option, whole
 from controlmq.cli.live import TLS, add_url, broker_url
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.errors import InputError
@@ -47,7 +47,7 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--work SECONDS", meaning, number, 0.001)
     option(parser, "--prefetch PREFETCH", "prefetch of that consumer", number, 10.0)
     option(parser, "--rate RATE", "messages/second published in the scenario", number)
-    option(parser, "--size BYTES", "bytes of a message", seed, 256)
+    option(parser, "--size BYTES", "bytes of a message", whole, 256)
     option(parser, "--cores CORES", "cores of the broker", count, 1)
 
 

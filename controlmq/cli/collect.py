@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from controlmq.cli.arguments import count, number, option, seed
+from controlmq.cli.arguments import count, number, option, whole
 from controlmq.cli.live import TLS, add_consumer, consume_from
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.controllers import OpenLoop, ramp, random_levels
@@ -40,11 +40,11 @@ def add_options(parser: ArgumentParser) -> None:
     option(plan, "--steps LOW HIGH", "every prefetch from LOW to HIGH, one after the other", number)
     option(parser, "--samples SAMPLES", "levels to draw", count, 60)
     option(parser, "--samples-per-level SAMPLES", "samples on each level or step", count, 1)
-    option(parser, "--settle SAMPLES", "samples left out after each step", seed, 0)
+    option(parser, "--settle SAMPLES", "samples left out after each step", whole, 0)
     option(parser, "--interval SECONDS", "length of a sample", number, 1.0)
     option(parser, "--trace FOLDER", "where the trace goes", required=True)
     option(parser, "--group GROUP", "the group's name in the trace (default: the queue's)")
-    option(parser, "--seed SEED", "seed of the random levels", seed, 1)
+    option(parser, "--seed SEED", "seed of the random levels", whole, 1)
 
 
 def run(arguments: Namespace) -> int:

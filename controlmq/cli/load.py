@@ -6,7 +6,7 @@ import dataclasses
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import count, number, option, seed
+from controlmq.cli.arguments import count, number, option, whole
 from controlmq.cli.live import TLS, add_broker, broker_url
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.errors import InputError
@@ -39,14 +39,14 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--publishers PUBLISHERS", "how many share the rate (default 1)", count)
     meaning = "sd of the time between two publishes of one publisher (default 0)"
     option(parser, "--sd SECONDS", meaning, number)
-    option(parser, "--size BYTES", "bytes of a message (default 256)", seed)
+    option(parser, "--size BYTES", "bytes of a message (default 256)", whole)
     meaning = "from START for LENGTH seconds, multiply the rate by FACTOR (may be repeated)"
     option(parser, "--burst START LENGTH FACTOR", meaning, number, action="append")
     option(parser, "--duration SECONDS", "stop after this time (default: never)", number)
     option(parser, "--count MESSAGES", "stop after this many messages (default: never)", count)
     option(parser, "--persistent", "messages survive a restart of the broker")
     option(parser, "--declare", "create the queue, durable")
-    option(parser, "--seed SEED", "seed of the times between publishes", seed, 1)
+    option(parser, "--seed SEED", "seed of the times between publishes", whole, 1)
 
 
 def run(arguments: Namespace) -> int:

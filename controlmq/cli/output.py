@@ -19,7 +19,7 @@ COLUMNS_WITHOUT_TERMINAL = 120
 
 
 def console(*, to_stderr: bool = False) -> Console:
-    """Where people read. With ``--json`` that is standard error: standard output is data's."""
+    """The console for people: standard error if standard output carries data (``--json``)."""
     from rich.console import Console
 
     view = Console(stderr=to_stderr, highlight=False, markup=False)
@@ -70,9 +70,9 @@ def spark_bar(view: Console) -> Iterator[Callable[..., None]]:
     with rich.Progress(*columns, *counted, console=view, transient=True) as bar:
         task = bar.add_task("starting Spark", total=None)
 
-        def update(doing: str, **how: float | None) -> None:
+        def update(doing: str, **how: Any) -> None:
             nonlocal shown
-            bar.update(task, description=doing, **how)  # type: ignore[arg-type]
+            bar.update(task, description=doing, **how)
             if doing != shown and not view.is_terminal:
                 say(view, doing)
             shown = doing

@@ -23,7 +23,7 @@ def add_spark(parser: ArgumentParser) -> None:
 
 @contextmanager
 def spark_session(arguments: Namespace, doing: str) -> Iterator[SparkSession]:
-    """The Spark session that the arguments ask for, with a word on what is being done."""
+    """The Spark session that the arguments ask for; the terminal shows ``doing`` meanwhile."""
     from identification.session import session
 
     view = console(to_stderr=True)

@@ -46,8 +46,8 @@ def add_options(parser: ArgumentParser) -> None:
     meaning = "some of 1 to 7 (default all that the topology has)"
     option(parser, "--interactions NUMBER...", meaning, count)
     option(parser, "--duration SECONDS", "time that is measured", number, 300.0)
-    option(parser, "--warm-up SECONDS", "time before it", number, 10.0)
-    meaning = "time after it; a live run ends as soon as every message has arrived"
+    option(parser, "--warm-up SECONDS", "time before what is measured", number, 10.0)
+    meaning = "time after what is measured; a live run ends as soon as every message has arrived"
     option(parser, "--drain SECONDS", meaning, number, 30.0)
     option(
         parser,

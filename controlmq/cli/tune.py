@@ -12,7 +12,7 @@ from controlmq.cli.arguments import (
     count,
     number,
     option,
-    seed,
+    whole,
 )
 from controlmq.cli.output import console, print_json, say, spark_bar, table
 from controlmq.cli.spark import add_spark
@@ -62,9 +62,9 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--levels LOW HIGH", meaning, number, [1.0, 40.0])
     trial = parser.add_argument_group("what each goes through")
     option(trial, "--duration SECONDS", "simulated time of a run", number, 300.0)
-    option(trial, "--seeds SEEDS", "runs of each", count, 5)
-    option(trial, "--seed SEED", "the first seed", seed, 1)
-    option(trial, "--consumer NAME", "which, in scenarios with several")
+    option(trial, "--seeds SEEDS", "runs of each candidate, each with its own seed", count, 5)
+    option(trial, "--seed SEED", "the first seed", whole, 1)
+    option(trial, "--consumer NAME", "the consumer to control, in scenarios with several")
     option(
         trial, "--unseen SCENARIO...", "judge the best one on these too, beside the published PI"
     )
@@ -74,9 +74,10 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def _add_candidates(group: Options) -> None:
-    option(group, "--controller LAW...", "p, pi, pid", default=["pi", "pid"], choices=KINDS)
+    meaning = "laws to try, of p, pi and pid"
+    option(group, "--controller LAW...", meaning, default=["pi", "pid"], choices=KINDS)
     option(group, "--settling SAMPLES...", "samples until settled", number)
-    option(group, "--overshoot PERCENT...", "of a step of the goal", number)
+    option(group, "--overshoot PERCENT...", "overshoot of a goal step, with --settling", number)
     meaning = "instead of settling and overshoot; may be given several times"
     option(group, "--poles POLE...", meaning, complex_number, action="append")
     option(group, "--interval SECONDS...", "length of a sample (default 1)", number)

@@ -8,7 +8,7 @@ from controlmq.gains import Gains
 from controlmq.loop import Sample
 from controlmq.model import ArxModel
 
-TRANSFER_DECAY = 0.5
+TRANSFER_SHARE_LEFT_PER_SAMPLE = 0.5
 """Share of a start or gain-change offset that is left one sample later: small after five."""
 
 
@@ -49,5 +49,5 @@ class P:
         if self._transfer is None:
             self._transfer = sample.prefetch - law
         else:
-            self._transfer *= TRANSFER_DECAY
+            self._transfer *= TRANSFER_SHARE_LEFT_PER_SAMPLE
         return self.limits.clamp(law + self._transfer)

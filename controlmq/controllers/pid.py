@@ -15,7 +15,7 @@ from controlmq.loop import Sample
 class PID:
     """``u(k) = Kp e(k) + Ki sum e(i) + Kd [e(k) - e(k-1)]`` with ``e = goal - rate``.
 
-    Computed as a change of the prefetch in force, which the sample tells::
+    Computed as a change of the prefetch in force, which the sample carries::
 
         u(k) = u(k-1) + Kp [e(k) - e(k-1)] + Ki e(k) + d(k) - d(k-1)
         d(k) = f d(k-1) + (1 - f) Kd [e(k) - e(k-1)]

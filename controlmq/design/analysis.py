@@ -22,7 +22,7 @@ SETTLED_SHARE_OF_STEP = 0.02
 RESPONSE_SAMPLES = 400
 """Length of the analysed step response; a loop slower than this is reported as unsettled."""
 
-FREQUENCIES = 4000
+MARGIN_FREQUENCIES = 4000
 """Points on the upper half of the unit circle at which the margins are read off."""
 
 
@@ -123,7 +123,7 @@ def _final_value(tuning: Tuning) -> float:
 
 def _margins(loop: control.TransferFunction) -> tuple[float, float]:
     # The angle 0 is left out: there an integrating law is infinite.
-    angles = np.linspace(1e-6, math.pi, FREQUENCIES)
+    angles = np.linspace(1e-6, math.pi, MARGIN_FREQUENCIES)
     response = loop(np.exp(1j * angles))
     crossings = np.nonzero(np.diff(np.sign(response.imag)) != 0)[0]
     real = [float(end.real) for end in response[[0, -1]] if abs(end.imag) < 1e-3 * abs(end.real)]

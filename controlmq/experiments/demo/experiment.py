@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 GOALS = (published.GOAL, 450.0)
 """Messages/second: the published goal, and one that no whole prefetch gives."""
 
-LINEAR_SHARE = 0.8
-"""Up to which share of the knee the levels go: random work bends the curve before the knee."""
+LINEAR_SHARE_OF_KNEE = 0.8
+"""Share of the knee's prefetch up to which levels go: random work bends the curve before it."""
 
 PAUSE = "publishers pause"
 
@@ -128,7 +128,8 @@ class Demo:
                 f"the rate of scenario {self.scenario.name} shows no knee up to prefetch "
                 f"{self.extent.ramp_to}; the demo needs a consumer that saturates."
             )
-        levels = random_levels(1, LINEAR_SHARE * seen.knee.prefetch, self.extent.levels, self.seed)
+        highest = LINEAR_SHARE_OF_KNEE * seen.knee.prefetch
+        levels = random_levels(1, highest, self.extent.levels, self.seed)
         levels_folder = self._record("levels", levels, "recording levels in random order")
         fit, model = self._identify(spark, levels_folder)
         designs = {kind: design_controller(model, kind) for kind in KINDS}

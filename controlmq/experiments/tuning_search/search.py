@@ -13,7 +13,7 @@ from controlmq.controllers import OpenLoop, random_levels
 from controlmq.controllers.controller_file import Tuning
 from controlmq.controllers.resolve import default_tuning
 from controlmq.errors import ControlmqError, InputError
-from controlmq.experiments.demo.experiment import LINEAR_SHARE
+from controlmq.experiments.demo.experiment import LINEAR_SHARE_OF_KNEE
 from controlmq.loop import Loop, Transition
 from controlmq.model import ArxModel
 from controlmq.performance import Score
@@ -152,7 +152,7 @@ def _identified(spark: SparkSession, folder: Path, search: Search, interval: flo
         (fit,) = (f for f in identify(spark, folder, linear_range=linear_range) if f.group == group)
         if linear_range is not None or fit.knee is None:
             break
-        linear_range = (search.levels[0], LINEAR_SHARE * fit.knee.prefetch)
+        linear_range = (search.levels[0], LINEAR_SHARE_OF_KNEE * fit.knee.prefetch)
     if fit.model is None:
         raise ControlmqError(
             f"no model for scenario {search.trials[0].scenario.name} at {interval:g} s: "

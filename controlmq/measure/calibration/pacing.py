@@ -34,7 +34,7 @@ class PacedPublisher:
         self._pipe = pipe
 
     def send(self, exchange: str, routing_key: str, gaps: Sequence[float], size: int = 0) -> float:
-        """Have a message follow the one before by each of the ``gaps``, and do not wait for it.
+        """Ask for messages that follow one another by ``gaps`` seconds; do not wait for them.
 
         Messages are transient and have at least 8 bytes. Returns in how many seconds the last
         one is sent, if those of an earlier call have been.

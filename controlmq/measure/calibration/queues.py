@@ -1,4 +1,4 @@
-"""Queues for measurements alone: filled at will, gone afterwards."""
+"""Queues for one measurement, deleted afterwards."""
 
 from __future__ import annotations
 

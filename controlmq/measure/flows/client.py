@@ -225,12 +225,12 @@ class _Driver:
         self._unconfirmed = False
 
     def start(self, began: float) -> None:
-        """Look forward to the first time."""
+        """Wait for the first time to send."""
         self._began = began
         self._wait_for_next()
 
     def go_on(self) -> None:
-        """What held it up is over."""
+        """Send what had to wait, if anything had."""
         if self._held:
             self._try()
 

@@ -1,4 +1,4 @@
-"""Queues, exchanges and bindings for a run alone, gone afterwards."""
+"""Queues, exchanges and bindings for one run, deleted afterwards."""
 
 from __future__ import annotations
 

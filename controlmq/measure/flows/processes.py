@@ -28,7 +28,7 @@ LOOK_EVERY_SECONDS = 0.1
 """Between two looks at what has not arrived yet."""
 
 PROGRESS_EVERY_SECONDS = 1.0
-"""Between two reports of progress; asking rarely disturbs the run little."""
+"""Between two reports of progress: asking busy clients more often would disturb the run."""
 
 Counts = tuple[Counter[Place], Counter[Place]]
 Progress = Callable[[float, Counter[Place], Counter[Place]], None]
@@ -161,7 +161,7 @@ def _counted(clients: list[_Process]) -> Counts:
 
 
 def _drain(clients: list[_Process], plan: Plan, look: Callable[[], Counts]) -> None:
-    """Until all is sent, and received by everyone addressed, or the time is over.
+    """Wait until every message is sent and received by all its queues, or the time is over.
 
     Processes are asked one after the other; only two equal answers in a row hold for one instant.
     """
