@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controlmq.cli.arguments import group_by_of
-from controlmq.cli.main import _parser
+from controlmq.cli.arguments import fit_of
+from controlmq.cli.main import parsed
 
 
 @pytest.mark.parametrize("command", [["identify", "traces"], ["follow", "traces", "--out", "m"]])
@@ -21,4 +21,4 @@ from controlmq.cli.main import _parser
 def test_columns_to_group_by_come_together_or_one_by_one(
     command: list[str], words: list[str], columns: tuple[str, ...]
 ) -> None:
-    assert group_by_of(_parser().parse_args([*command, *words])) == columns
+    assert fit_of(parsed([*command, *words]))["by"] == columns
