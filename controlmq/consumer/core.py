@@ -196,10 +196,12 @@ class Core:
             consumer.sensors.settled(now)
             consumer.window.hold(tag, lane, now)
             self._release(consumer, now)
-        else:
-            # Fetched, unknown or acknowledged before: the broker judges, as without us.
-            self.give_back_all(now)
+        elif tag in self.ledger.fetched:
             self.ledger.fetched.discard(tag)
+            self.outbox.append(tag)
+        else:
+            # Unknown or acknowledged before: the broker judges, as without us.
+            self.give_back_all(now)
             self.verbatim.append(Ack(tag, False))
 
     def rejected(self, tag: int, multiple: bool, now: float) -> int:
@@ -383,7 +385,7 @@ class Core:
             self.verbatim.append(Ack(tag, True))
             self._settle(tags, now)
             return
-        self.verbatim += [Ack(each, False) for each in fetched]
+        self.outbox += fetched
         affected = {}
         for each in tags:
             lane = ledger.unacked.pop(each)
