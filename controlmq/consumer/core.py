@@ -212,6 +212,9 @@ class Core:
         ledger = self.ledger
         if multiple or tag not in ledger:
             self.give_back_all(now)
+        if self.outbox:
+            # Made into frames while what is refused is in the books, so that none includes it.
+            self.verbatim = [*self.take_acks()]
         fetched = ledger.fetched_up_to(tag) if multiple else [tag]
         tags = ledger.up_to(tag) if multiple else [tag]
         ledger.fetched.difference_update(fetched)
