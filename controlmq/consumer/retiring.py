@@ -125,7 +125,7 @@ class LanePlan:
         self._retiring_since = now
         self._merging = merging
         for lane in self._retiring:
-            self.window.keep(lane)
+            self.window.keep(lane, now)
 
     def _needed_again(self, surplus: int) -> bool:
         """Whether the target rose meanwhile, so that the retiring lanes should stay."""
