@@ -96,7 +96,7 @@ def _disturbed(rng: random.Random) -> Circumstances:
         limits = Limits(low, low + choice((0.5, 2.5, 8.0, 30.0)))
     delay = choice((0.0001, 0.001, 0.005, 0.02))
     controlled = random_() < 0.5
-    target = draw_target(random_)
+    target = max(0.1, draw_target(random_))
     return Circumstances(
         target=limits.clamp(target) if limits else target,
         second_target=draw_target(random_) if random_() < 0.15 else 0.0,

@@ -320,7 +320,7 @@ class Program:
         self.committing = []
         self.world.to_broker(self.begin_at_broker, None, None)
 
-    def commit(self, roll_back: bool) -> None:
+    def commit(self, roll_back: bool, _: Any = None) -> None:
         """Commit, or roll back and answer everything at once."""
         world = self.world
         if roll_back:

@@ -65,6 +65,7 @@ class World:
         self._progress_at = 0.0
         longest_work = HEAVIEST_WORK[given.work] * given.mean_work
         self._patience = 2 * given.max_hold + 2 * longest_work + 4 * LATEST_ACK_SECONDS + 5
+        self._steady = given.steady
         self._open_slots = 0
         self._slots_missing = 0.0
         self._slots_since = 0.0
@@ -128,7 +129,8 @@ class World:
         self._start()
         if given.disturbed_every:
             self._next_disturbance = self._draw_disturbance()
-        self.advance(given.events)
+        while not self.advance(given.events):
+            self._restart()
         self._next_disturbance = math.inf
         self._unblock()
         if given.ending == "settle":
@@ -158,7 +160,7 @@ class World:
         heap = self._heap
         broker = self.broker
         queues = self.queues
-        steady = self.circumstances.steady
+        steady = self._steady
         while self.events < events:
             program = self.program
             wake_at = math.inf if program.busy else program.core.wake_at
@@ -240,6 +242,8 @@ class World:
         one = subscriptions[int(self.random() * len(subscriptions))]
         if self.trace:
             self.trace(f"{self.now:.6f} disturbance {chosen:.2f}")
+        if self.program.committing and self.random() < 0.3:
+            self._commit()
         if chosen < 0.35:
             if self.broker.published < MOST_PUBLISHED:
                 self.broker.publish(one.queue, 1 + int(40 * self.random()))
@@ -279,6 +283,16 @@ class World:
             stalled, self._stalled = self._stalled, []
             for happen, first, second in stalled:
                 happen(first, second)
+
+    def _restart(self) -> None:
+        """All consumers were cancelled: the user starts again on a new channel."""
+        self._commit()
+        if self.advance(self.events + 1):
+            return
+        self._check_stopped()
+        self.broker.close()
+        self.program = Program(self)
+        self._start()
 
     def _crash(self) -> None:
         """The program dies; part of what it sent last still arrives. Another one takes over."""
@@ -340,20 +354,27 @@ class World:
         while any(each.queue.ready or each.queue.in_flight for each in self._alive()):
             if not self.advance(self.events + 20):
                 break
+            self._commit()
             if self.events > most:
                 raise Violation("the queue is never drained")
 
     def _stop(self) -> None:
         """Stop at whatever instant this is: nothing is held, lost or left unacknowledged."""
+        self._steady = False
         for each in self.program.subscriptions:
             each.queue.endless = False
             self._client_does(self.program.stop, each, None)
         while self.advance(self.events + 20):
-            if self.program.committing:
-                self._client_does(lambda *_: self.program.commit(False), None, None)
-        if self.program.committing is not None:
-            self.program.commit(False)
-            self.advance()
+            self._commit()
+        self._commit()
+        self.advance()
+        self._check_stopped()
+
+    def _commit(self) -> None:
+        if self.program.committing:
+            self._client_does(self.program.commit, False, None)
+
+    def _check_stopped(self) -> None:
         self.program.check_all()
         if self.program.owed:
             raise Violation(f"acks of {list(self.program.owed)} were given and never sent")
