@@ -302,6 +302,8 @@ class Core:
 
     def _change_lanes(self, consumer: Consumer, now: float) -> None:
         """Ask for the next change of lanes; there is one at a time."""
+        if self.blocked:
+            consumer.plan.keep_all()  # none can be cancelled now, so no ack has to wait for that
         if consumer.pending is not None or self.blocked:
             return
         lane = consumer.barren_lane() or consumer.plan.saturated_lane(now)
