@@ -258,7 +258,9 @@ class Program:
         world = self.world
         oddities = world.circumstances.oddities
         if self.committing is not None and world.random() < 0.3:
-            self.commit(world.random() < 0.3)
+            # What the client itself has refused for a consumer that stops, it refuses once.
+            stopping = not all(each.alive for each in self.subscriptions)
+            self.commit(world.random() < 0.3 and not stopping)
             if tag not in self.unacked:
                 return
         if not oddities or message in world.broker.redelivered or world.random() >= oddities:

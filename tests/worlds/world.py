@@ -127,6 +127,7 @@ class World:
             self.broker.publish(queue, given.backlog)
             queue.endless = given.steady
         self._start()
+        self._open_slots = self.program.subscriptions[0].asked
         if given.disturbed_every:
             self._next_disturbance = self._draw_disturbance()
         while not self.advance(given.events):
@@ -195,6 +196,7 @@ class World:
                 program.attend()
                 program.check()
                 self._check_progress()
+                self._commit()
             else:
                 return False
             ready = len(queues[0].ready) if len(queues) == 1 else sum(len(q.ready) for q in queues)
@@ -242,8 +244,6 @@ class World:
         one = subscriptions[int(self.random() * len(subscriptions))]
         if self.trace:
             self.trace(f"{self.now:.6f} disturbance {chosen:.2f}")
-        if self.program.committing and self.random() < 0.3:
-            self._commit()
         if chosen < 0.35:
             if self.broker.published < MOST_PUBLISHED:
                 self.broker.publish(one.queue, 1 + int(40 * self.random()))
@@ -287,8 +287,7 @@ class World:
     def _restart(self) -> None:
         """All consumers were cancelled: the user starts again on a new channel."""
         self._commit()
-        if self.advance(self.events + 1):
-            return
+        self.advance()
         self._check_stopped()
         self.broker.close()
         self.program = Program(self)
@@ -371,7 +370,7 @@ class World:
         self._check_stopped()
 
     def _commit(self) -> None:
-        if self.program.committing:
+        if self.program.committing is not None:
             self._client_does(self.program.commit, False, None)
 
     def _check_stopped(self) -> None:
