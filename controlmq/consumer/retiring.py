@@ -51,9 +51,9 @@ class LanePlan:
         if not self._retiring:
             if surplus >= 0 or now >= self._in_vain_at():
                 self._merging = False
-            if surplus < 0:
+            if surplus < 0 or not self.may_retire:
                 self._unneeded_since = None
-            elif self.may_retire:
+            else:
                 self._choose_unneeded(surplus, now)
         return next((lane for lane in self._retiring if lane.saturated), None)
 
