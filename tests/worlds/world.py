@@ -142,6 +142,7 @@ class World:
 
     def _start(self) -> None:
         given, program, broker = self.circumstances, self.program, self.broker
+        self._progress_at = self.now
         self.subscription_of = {}
         for _ in range(given.old_messages):
             got = broker.get(self.queues[0])
