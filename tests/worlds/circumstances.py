@@ -46,7 +46,8 @@ class Circumstances:
     refusals: float = 0.0
     """Share of further lanes that the broker refuses."""
     steady: bool = False
-    """Whether the queue never runs dry and nothing disturbs: the mean of open slots is asserted."""
+    """Whether the queue never runs dry and nothing disturbs. Asserted are then the mean of open
+    slots or, where a controller makes that acks are spaced, their rate."""
     ending: str = "stop"
     """``drain`` until every message is done with, ``settle`` on a last target, or ``stop``."""
     moves: bool = False
@@ -68,8 +69,11 @@ class Circumstances:
 
 
 def drawn(rng: random.Random) -> Circumstances:
-    """The circumstances of a seed: one world in sixteen is steady, the others are disturbed."""
-    return _steady(rng) if rng.random() < 1 / 16 else _disturbed(rng)
+    """The circumstances of a seed: one world in twelve is steady, the others are disturbed."""
+    chosen = rng.random()
+    if chosen < 1 / 16:
+        return _steady(rng)
+    return _spaced(rng) if chosen < 1 / 12 else _disturbed(rng)
 
 
 def _steady(rng: random.Random) -> Circumstances:
@@ -84,6 +88,23 @@ def _steady(rng: random.Random) -> Circumstances:
         mean_work=rng.choice((0.0005, 0.001, 0.003)),
         handlers=rng.choice((0, 0, 4)),
         events=500,
+        steady=True,
+    )
+
+
+def _spaced(rng: random.Random) -> Circumstances:
+    """A constant controller whose handlers could do more than its window lets through."""
+    delay = rng.choice((0.004, 0.006))
+    return Circumstances(
+        target=float(rng.choice((3, 4, 6))),
+        controlled=True,
+        max_hold=20.0,
+        interval=0.1,
+        delay=delay,
+        jitter=delay * rng.choice((0.0, 0.1)),
+        mean_work=rng.choice((0.0005, 0.001)),
+        handlers=rng.choice((0, 0, 4)),
+        events=1000,
         steady=True,
     )
 

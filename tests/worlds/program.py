@@ -15,6 +15,7 @@ from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
 from controlmq.consumer.lanes import Lane
 from controlmq.consumer.ledger import Ack
+from controlmq.loop import Sample
 from tests.worlds.broker import BrokerQueue, Violation
 from tests.worlds.circumstances import draw_target
 
@@ -30,6 +31,12 @@ TIMING_SECONDS = 1e-6
 LATEST_ACK_SECONDS = 0.3
 """How late a late ack is at most."""
 
+SAMPLES_TO_SPREAD = 3
+"""Samples after which slots that started in a bunch are spread."""
+
+PACE_KEPT = 0.98
+"""Share of the openings that are due, at least, in messages."""
+
 NO_LIMIT = 10**9
 """Slots of a consumer that stops: what is on its way to it goes back to its queue."""
 
@@ -44,10 +51,13 @@ class Subscription:
         "held",
         "lanes",
         "max_held",
+        "pace",
+        "paced",
         "queue",
         "received",
         "sampled",
         "sensors",
+        "spacing",
         "target",
         "window",
     )
@@ -67,6 +77,9 @@ class Subscription:
         self.lanes = 0
         self.received = 0
         self.sampled = 0
+        self.spacing = 0.0
+        self.pace = 0.0
+        self.paced = 0
 
 
 class Program:
@@ -115,10 +128,23 @@ class Program:
         subscription.sampled += sample.arrivals
         if not (0 <= sample.starved <= 1 and sample.held >= 0 and sample.in_flight >= -1e-9):
             raise Violation(f"a sample is impossible: {sample}")
+        if self.world.circumstances.steady:
+            self._check_pace(subscription, sample)
         random_ = self.world.random
         if self.world.circumstances.moves and random_() < 0.5:
             self._aim(subscription, draw_target(random_))
             subscription.consumer.actuate(subscription.target)
+
+    def _check_pace(self, subscription: Subscription, sample: Sample) -> None:
+        """Where handlers are not the limit, a message comes with every opening that is due."""
+        if sample.number >= SAMPLES_TO_SPREAD:
+            subscription.paced += sample.arrivals
+            subscription.pace += sample.interval / subscription.spacing
+            if subscription.paced < PACE_KEPT * subscription.pace - 2:
+                raise Violation(
+                    f"{subscription.paced} messages came, {subscription.pace:.1f} were due"
+                )
+        subscription.spacing = subscription.window.spacing
 
     def retarget(self, subscription: Subscription, target: float) -> None:
         """The user moves the prefetch."""

@@ -20,7 +20,7 @@ MOST_PUBLISHED = 200
 MOST_EVENTS = 6000
 """Events after which a world that does not end is given up as one that cannot."""
 
-SETTLING_WORK_SECONDS = 0.02
+SETTLING_WORK_SECONDS = 0.1
 """Work while a world settles on its last target, so that time passes in few events."""
 
 Event = Callable[[Any, Any], None]
@@ -65,7 +65,7 @@ class World:
         self._progress_at = 0.0
         longest_work = HEAVIEST_WORK[given.work] * given.mean_work
         self._patience = 2 * given.max_hold + 2 * longest_work + 4 * LATEST_ACK_SECONDS + 5
-        self._steady = given.steady
+        self._steady = given.steady and not given.controlled
         self._open_slots = 0
         self._slots_missing = 0.0
         self._slots_since = 0.0
@@ -327,7 +327,8 @@ class World:
         given = self.circumstances
         until = self.now + 2 * (given.max_hold + self._patience) + 3 * given.interval
         if given.refusals:
-            until += 20 * REFUSED_LANE_RETRY_SECONDS
+            given.refusals = 0.0
+            until += 2 * REFUSED_LANE_RETRY_SECONDS
         most = self.events + MOST_EVENTS
         while self.events < most:
             missing = [
