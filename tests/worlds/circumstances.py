@@ -87,7 +87,7 @@ def _steady(rng: random.Random) -> Circumstances:
         work=rng.choice(("constant", "uniform", "exponential")),
         mean_work=rng.choice((0.0005, 0.001, 0.003)),
         handlers=rng.choice((0, 0, 4)),
-        events=500,
+        events=400,
         steady=True,
     )
 
@@ -104,7 +104,7 @@ def _spaced(rng: random.Random) -> Circumstances:
         jitter=delay * rng.choice((0.0, 0.1)),
         mean_work=rng.choice((0.0005, 0.001)),
         handlers=rng.choice((0, 0, 4)),
-        events=1000,
+        events=800,
         steady=True,
     )
 
@@ -136,7 +136,7 @@ def _disturbed(rng: random.Random) -> Circumstances:
         stream=random_() < 0.04,
         in_turn=random_() < 0.5,
         backlog=int(10 + 50 * random_()),
-        events=250 + int(200 * random_()),
+        events=220 + int(160 * random_()),
         disturbed_every=choice((8, 15, 30, 60)),
         oddities=choice((0.0, 0.0, 0.02, 0.1, 0.4)),
         refusals=choice((0.0, 0.0, 0.0, 0.1, 0.5)),

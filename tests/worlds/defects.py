@@ -189,9 +189,7 @@ def a_slot_that_is_withdrawn_stays_open(patch: pytest.MonkeyPatch) -> None:
 def the_last_lane_is_retired(patch: pytest.MonkeyPatch) -> None:
     retire = LanePlan._retire
 
-    def all_of_them(
-        self: LanePlan, lanes: list[Lane], now: float, merging: bool = False
-    ) -> None:
+    def all_of_them(self: LanePlan, lanes: list[Lane], now: float, merging: bool = False) -> None:
         retire(self, self.window.subscribed, now, merging)
         self._retiring = self.window.subscribed
 

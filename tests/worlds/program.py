@@ -337,9 +337,7 @@ class Program:
             if subscription is None:
                 self.foreign -= 1
             self._answered(each)
-        self.world.to_broker(
-            self.refuse_at_broker, (sent, multiple, requeue), self._asked()
-        )
+        self.world.to_broker(self.refuse_at_broker, (sent, multiple, requeue), self._asked())
 
     def begin(self) -> None:
         """A transaction, in which the channel stays."""
@@ -553,9 +551,7 @@ class Program:
             ours = sorted(tag for tag in self.owed if self.unanswered[tag][1] is each)
             if tags != ours:
                 raise Violation(f"held are {ours}, the window has {tags}")
-            granted = sum(
-                lane.unacked if lane.cancelled else lane.size for lane in window.lanes
-            )
+            granted = sum(lane.unacked if lane.cancelled else lane.size for lane in window.lanes)
             if granted != window.granted:
                 raise Violation(f"lanes have {granted} slots, the window {window.granted}")
             if each.received != each.sensors.total:
