@@ -295,7 +295,9 @@ class Core:
         if dry_since is not None and now - dry_since >= IDLE_AFTER_SECONDS:
             self._send(consumer, consumer.window.rest(now), now)
         self._change_lanes(consumer, now)
-        self._release(consumer, now)
+        if consumer.pending is None or not consumer.pending.retiring:
+            self._release(consumer, now)
+        # Else the cancel of a lane comes first, and its acks with it.
         if consumer.notices:
             self.commands.extend(consumer.notices)
             consumer.notices.clear()
