@@ -194,9 +194,17 @@ class Core:
             self._ack_up_to(tag, now)
         elif (lane := self.ledger.unacked.pop(tag, None)) is not None:
             consumer = lane.consumer
-            consumer.sensors.settled(now)
-            consumer.window.hold(tag, lane, now)
-            self._release(consumer, now)
+            window = consumer.window
+            shaped = window.held or window.spacing or window.granted != window.target
+            if shaped or lane.retiring or lane.cancelled:
+                consumer.sensors.settled(now)
+                window.hold(tag, lane, now)
+                self._release(consumer, now)
+            else:
+                # Nothing to hold, at once or later: the slot is open again.
+                lane.settled += 1
+                consumer.sensors.reopened(now)
+                self.outbox.append(tag)
         elif tag in self.ledger.fetched:
             self.ledger.fetched.discard(tag)
             self.outbox.append(tag)
