@@ -12,7 +12,13 @@ from benchmarks.__main__ import names
 from controlmq.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("rosa", "schmid", "sachs", "li", "selfware")
+PAGES = (
+    "published-control-loop",
+    "amqp-simulation",
+    "specjms",
+    "visibility-timeout",
+    "clustered-queue",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
