@@ -151,6 +151,16 @@ class Runner:
         self._carry_out()
         return consumer
 
+    def blocked(self) -> None:
+        """The broker has stopped reading from the connection."""
+        self.core.blocked = True
+
+    def unblocked(self) -> None:
+        """The broker reads from the connection again."""
+        now = clock()
+        self.core.unblocked(now)
+        self._set_timer(now)
+
     def retarget(self, consumer: Consumer, prefetch: float) -> None:
         """Aim a consumer at another prefetch; its lanes follow soon."""
         now = clock()

@@ -155,6 +155,7 @@ class Core:
     def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
         """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
         self.ledger.unacked[tag] = lane
+        self.ledger.last_delivered = tag
         lane.received += 1
         consumer = lane.consumer
         consumer.sensors.delivered(now, buffered)
@@ -194,13 +195,23 @@ class Core:
             self._ack_up_to(tag, now)
         elif (lane := self.ledger.unacked.pop(tag, None)) is not None:
             consumer = lane.consumer
-            consumer.sensors.settled(now)
-            consumer.window.hold(tag, lane, now)
-            self._release(consumer, now)
-        else:
-            # Fetched, unknown or acknowledged before: the broker judges, as without us.
-            self.give_back_all(now)
+            window = consumer.window
+            shaped = window.held or window.spacing or window.granted != window.target
+            if shaped or lane.retiring or lane.cancelled:
+                consumer.sensors.settled(now)
+                window.hold(tag, lane, now)
+                self._release(consumer, now)
+            else:
+                # Nothing to hold, at once or later: the slot is open again.
+                lane.settled += 1
+                consumer.sensors.reopened(now)
+                self.outbox.append(tag)
+        elif tag in self.ledger.fetched:
             self.ledger.fetched.discard(tag)
+            self.outbox.append(tag)
+        else:
+            # Unknown or acknowledged before: the broker judges, as without us.
+            self.give_back_all(now)
             self.verbatim.append(Ack(tag, False))
 
     def rejected(self, tag: int, multiple: bool, now: float) -> int:
@@ -211,6 +222,9 @@ class Core:
         ledger = self.ledger
         if multiple or tag not in ledger:
             self.give_back_all(now)
+        if self.outbox:
+            # Made into frames while what is refused is in the books, so that none includes it.
+            self.verbatim = [*self.take_acks()]
         fetched = ledger.fetched_up_to(tag) if multiple else [tag]
         tags = ledger.up_to(tag) if multiple else [tag]
         ledger.fetched.difference_update(fetched)
@@ -291,12 +305,16 @@ class Core:
         if dry_since is not None and now - dry_since >= IDLE_AFTER_SECONDS:
             self._send(consumer, consumer.window.rest(now), now)
         self._change_lanes(consumer, now)
-        self._release(consumer, now)
+        if consumer.pending is None or not consumer.pending.retiring:
+            self._release(consumer, now)
+        # Else the cancel of a lane comes first, and its acks with it.
         if consumer.notices:
             self._take_notices(consumer)
 
     def _change_lanes(self, consumer: Consumer, now: float) -> None:
         """Ask for the next change of lanes; there is one at a time."""
+        if self.blocked:
+            consumer.plan.keep_all()  # none can be cancelled now, so no ack has to wait for that
         if consumer.pending is not None or self.blocked:
             return
         lane = consumer.barren_lane() or consumer.plan.saturated_lane(now)
@@ -387,7 +405,7 @@ class Core:
             self.verbatim.append(Ack(tag, True))
             self._settle(tags, now)
             return
-        self.verbatim += [Ack(each, False) for each in fetched]
+        self.outbox += fetched
         affected = {}
         for each in tags:
             lane = ledger.unacked.pop(each)

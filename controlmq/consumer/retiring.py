@@ -51,9 +51,9 @@ class LanePlan:
         if not self._retiring:
             if surplus >= 0 or now >= self._in_vain_at():
                 self._merging = False
-            if surplus < 0:
+            if surplus < 0 or not self.may_retire:
                 self._unneeded_since = None
-            elif self.may_retire:
+            else:
                 self._choose_unneeded(surplus, now)
         return next((lane for lane in self._retiring if lane.saturated), None)
 
@@ -125,7 +125,7 @@ class LanePlan:
         self._retiring_since = now
         self._merging = merging
         for lane in self._retiring:
-            self.window.keep(lane)
+            self.window.keep(lane, now)
 
     def _needed_again(self, surplus: int) -> bool:
         """Whether the target rose meanwhile, so that the retiring lanes should stay."""

@@ -150,6 +150,17 @@ class Sensors:
         self._open -= 1
         self._handled += 1
 
+    def reopened(self, now: float) -> None:
+        """The handler acknowledged a message, and its slot is open again at once."""
+        elapsed = now - self._changed_at
+        self._changed_at = now
+        self._open_area += self._open * elapsed
+        self._handler_area += self._in_handler * elapsed
+        self._held_area += self._held * elapsed
+        self._in_handler -= 1
+        self._handled += 1
+        self._slots.append(now)
+
     def released(self, slots: int, held: int, now: float) -> None:
         """``slots`` more are open from now on, and ``held`` acks are held."""
         elapsed = now - self._changed_at

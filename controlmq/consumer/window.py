@@ -193,13 +193,14 @@ class Window:
 
     # Acks kept for a lane that is being retired
 
-    def keep(self, lane: Lane) -> None:
-        """Keep the acks of ``lane`` from now on, those already held included."""
+    def keep(self, lane: Lane, now: float) -> None:
+        """Keep the acks of ``lane`` from now on, and those already held that are not due."""
         lane.retiring = True
         for held in [held for held in self._waiting if held.lane is lane]:
-            self._waiting.remove(held)
-            lane.kept.append(held)
-            self._kept += 1
+            if now < held.since + self.max_hold:
+                self._waiting.remove(held)
+                lane.kept.append(held)
+                self._kept += 1
 
     def unkeep(self, lane: Lane) -> None:
         """Treat the acks of ``lane`` like all others again."""

@@ -36,7 +36,7 @@ class Course:
 
 
 def course(most: int) -> Course:
-    """Producers join and leave, on a cluster of at most so many queues."""
+    """Producers join and leave, on a cluster of at most ``most`` queues."""
     system = SimulatedCluster(Cluster(CAPACITY, most=most))
     found = Course(removed=system.cluster.removed)
     threes: list[list[str]] = []

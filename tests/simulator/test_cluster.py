@@ -205,7 +205,7 @@ def test_the_example_prints_what_its_page_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program("clustered_queue").main(tmp_path)
-    printed, page = capsys.readouterr().out, (ROOT / "docs" / "selfware.md").read_text()
+    printed, page = capsys.readouterr().out, (ROOT / "docs" / "clustered-queue.md").read_text()
     for figure in ("144", "4.20", "17", "1.90", "145248"):
         assert figure in printed
         assert figure in page

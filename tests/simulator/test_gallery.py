@@ -104,7 +104,7 @@ def test_rules_and_a_controller_do_best_together(tmp_path: Path) -> None:
         # Who was added is taken away again.
         assert max(both.consumers) > 1
         assert both.consumers[-1] == 1
-    page = (FOLDER.parents[1] / "docs" / "schmid.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "amqp-simulation.md").read_text(encoding="utf-8")
     for name, each in found.items():
         assert f"| {' | '.join((name, *each.row))} |" in page
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("rosa", "schmid", "sachs", "li", "selfware")
+PAGES = (
+    "published-control-loop",
+    "amqp-simulation",
+    "specjms",
+    "visibility-timeout",
+    "clustered-queue",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)

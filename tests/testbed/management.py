@@ -70,6 +70,7 @@ class Management:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
+        self.url = url
         self._base = f"{parts.scheme}://{parts.hostname}:{parts.port}/api"
         login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         self._authorization = "Basic " + base64.b64encode(login.encode()).decode()

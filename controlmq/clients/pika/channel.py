@@ -41,6 +41,9 @@ class AdaptivePikaChannel:
         self._unnamed: list[ControlledConsumer] = []
         """Consumers of the queue declared last, while the broker has not told its name."""
         self._inner.add_on_close_callback(lambda _channel, _reason: self._runner.stop())
+        connection = self.connection  # type: ignore[attr-defined]
+        connection.add_on_connection_blocked_callback(lambda *_: self._runner.blocked())
+        connection.add_on_connection_unblocked_callback(lambda *_: self._runner.unblocked())
         self._watch_cancels()
 
     @property

@@ -49,7 +49,7 @@ def test_sizes_are_the_published_ones() -> None:
 def test_sizes_have_the_published_means() -> None:
     assert {each.name for each in TYPES} == set(MEANS)
     off = {each.name for each in TYPES if round(each.mean_size, 2) != MEANS[each.name]}
-    # One formula and one mean do not agree with the printed sizes: docs/sachs.md.
+    # One formula and one mean do not agree with the printed sizes: docs/specjms.md.
     assert off == {"priceUpdate", "productAnnouncement"}
     for each in TYPES:
         assert each.mean_size == pytest.approx(MEANS[each.name], abs=0.0101), each.name

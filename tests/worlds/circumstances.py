@@ -1,0 +1,172 @@
+"""What a world is like: drawn from a seed, or given by a test."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controlmq.consumer.consumer import Shape, WindowChoice
+from controlmq.controllers.limits import Limits
+
+Draw = Callable[[], float]
+
+
+@dataclass(slots=True)
+class Circumstances:
+    """Network, handlers, window and events of one world. Times are in seconds."""
+
+    target: float = 4.0
+    second_target: float = 0.0
+    """Prefetch of a second consumer on the channel; 0 for none."""
+    window: WindowChoice = "lanes"
+    controlled: bool = False
+    limits: Limits | None = None
+    max_held: int | None = None
+    max_hold: float = 2.0
+    interval: float = 0.5
+    delay: float = 0.001
+    """One direction of the network, at least."""
+    jitter: float = 0.0
+    work: str = "constant"
+    mean_work: float = 0.001
+    handlers: int = 0
+    """Size of the pool; 0 for handlers that run one at a time in the client's own thread."""
+    single_active: bool = False
+    stream: bool = False
+    in_turn: bool = True
+    backlog: int = 40
+    events: int = 400
+    """Events before the world comes to its end."""
+    disturbed_every: int = 0
+    """Mean number of events between two disturbances; 0 for none."""
+    oddities: float = 0.0
+    """Share of messages that are not simply acknowledged when their work is done."""
+    refusals: float = 0.0
+    """Share of further lanes that the broker refuses."""
+    steady: bool = False
+    """Whether the queue never runs dry and nothing disturbs. Asserted are then the mean of open
+    slots or, where a controller makes that acks are spaced, their rate."""
+    ending: str = "stop"
+    """``drain`` until every message is done with, ``settle`` on a last target, or ``stop``."""
+    moves: bool = False
+    """Whether a controller moves the prefetch at random with every sample."""
+    old_messages: int = 0
+    """Messages that were out on the channel before it was wrapped."""
+    transactions: bool = False
+
+    def shape(self) -> Shape:
+        """The part that the core gets to know."""
+        return Shape(
+            window=self.window,
+            controlled=self.controlled,
+            limits=self.limits,
+            max_held=self.max_held,
+            max_hold=self.max_hold,
+            interval=self.interval,
+        )
+
+
+def drawn(rng: random.Random) -> Circumstances:
+    """The circumstances of a seed: one world in twelve is steady, the others are disturbed."""
+    chosen = rng.random()
+    if chosen < 1 / 16:
+        return _steady(rng)
+    return _spaced(rng) if chosen < 1 / 12 else _disturbed(rng)
+
+
+def _steady(rng: random.Random) -> Circumstances:
+    return Circumstances(
+        target=rng.choice((0.3, 0.5, 0.9, 1.25, 2.5, 3.7, 6.3, 9.9)),
+        window=rng.choice(("lanes", "auto")),
+        max_hold=20.0,
+        interval=1.0,
+        delay=rng.choice((0.0002, 0.001, 0.005)),
+        jitter=rng.choice((0.0, 0.0005)),
+        work=rng.choice(("constant", "uniform", "exponential")),
+        mean_work=rng.choice((0.0005, 0.001, 0.003)),
+        handlers=rng.choice((0, 0, 4)),
+        events=400,
+        steady=True,
+    )
+
+
+def _spaced(rng: random.Random) -> Circumstances:
+    """A constant controller whose handlers could do more than its window lets through."""
+    delay = rng.choice((0.004, 0.006))
+    return Circumstances(
+        target=float(rng.choice((3, 4, 6))),
+        controlled=True,
+        max_hold=20.0,
+        interval=0.1,
+        delay=delay,
+        jitter=delay * rng.choice((0.0, 0.1)),
+        mean_work=rng.choice((0.0005, 0.001)),
+        handlers=rng.choice((0, 0, 4)),
+        events=800,
+        steady=True,
+    )
+
+
+def _disturbed(rng: random.Random) -> Circumstances:
+    random_, choice = rng.random, rng.choice
+    limits = None
+    if random_() < 0.3:
+        low = choice((0.0, 0.1, 0.5, 1.0))
+        limits = Limits(low, low + choice((0.5, 2.5, 8.0, 30.0)))
+    delay = choice((0.0001, 0.001, 0.005, 0.02))
+    controlled = random_() < 0.5
+    target = max(0.1, draw_target(random_))
+    return Circumstances(
+        target=limits.clamp(target) if limits else target,
+        second_target=draw_target(random_) if random_() < 0.15 else 0.0,
+        window=choice(("lanes", "lanes", "lanes", "auto", "single")),
+        controlled=controlled,
+        limits=limits,
+        max_held=choice((None, None, 30, 8, 2, 1)),
+        max_hold=choice((0.05, 0.3, 2.0, 10.0)),
+        interval=choice((0.05, 0.2, 1.0)),
+        delay=delay,
+        jitter=delay * choice((0.0, 0.2, 1.0, 5.0)),
+        work=choice(("constant", "uniform", "exponential", "heavy")),
+        mean_work=choice((0.0001, 0.001, 0.003, 0.02)),
+        handlers=choice((0, 0, 1, 4, 20)),
+        single_active=random_() < 0.08,
+        stream=random_() < 0.04,
+        in_turn=random_() < 0.5,
+        backlog=int(10 + 50 * random_()),
+        events=220 + int(160 * random_()),
+        disturbed_every=choice((8, 15, 30, 60)),
+        oddities=choice((0.0, 0.0, 0.02, 0.1, 0.4)),
+        refusals=choice((0.0, 0.0, 0.0, 0.1, 0.5)),
+        ending=choice(("drain", "drain", "settle", "stop")),
+        moves=controlled and random_() < 0.7,
+        old_messages=choice((0, 0, 0, 0, 0, 0, 0, 3)),
+        transactions=random_() < 0.03,
+    )
+
+
+def draw_target(random_: Draw) -> float:
+    """A prefetch: whole or not, small or large, now and then 0."""
+    chosen = random_()
+    if chosen < 0.03:
+        return 0.0
+    if chosen < 0.2:
+        return 0.1 + 0.9 * random_()
+    if chosen < 0.5:
+        return float(1 + int(random_() * 12))
+    if chosen < 0.9:
+        return 1 + 11 * random_()
+    return 1 + 40 * random_()
+
+
+def draw_work(kind: str, mean: float, random_: Draw) -> Draw:
+    """How long a handler works on its next message."""
+    if kind == "constant":
+        return lambda: mean
+    if kind == "uniform":
+        return lambda: 2 * mean * random_()
+    if kind == "exponential":
+        return lambda: -mean * math.log(1 - random_())
+    return lambda: min(mean * 0.2 / (1 - random_()) ** 0.8, 200 * mean)

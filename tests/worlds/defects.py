@@ -1,0 +1,246 @@
+"""Defects planted in the core, one at a time, to show that the worlds find them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.core import Core
+from controlmq.consumer.lanes import Held, Lane
+from controlmq.consumer.retiring import LanePlan
+from controlmq.consumer.sensors import Sensors
+from controlmq.consumer.window import Window
+
+Defect = Callable[[pytest.MonkeyPatch], None]
+
+
+def an_ack_is_sent_twice(patch: pytest.MonkeyPatch) -> None:
+    sent = Window._send
+    counted = [0]
+
+    def send(self: Window, released: list[Held]) -> None:
+        sent(self, released)
+        counted[0] += len(released)
+        if released and counted[0] % 50 == 0:
+            released.append(released[0])
+
+    patch.setattr(Window, "_send", send)
+
+
+def a_lane_is_cancelled_before_it_is_saturated(patch: pytest.MonkeyPatch) -> None:
+    saturated = property(lambda lane: lane.received - lane.settled >= lane.size - 1)
+    patch.setattr(Lane, "saturated", saturated)
+
+
+def a_fraction_drifts(patch: pytest.MonkeyPatch) -> None:
+    integrate = Window._integrate
+
+    def drift(self: Window, now: float) -> None:
+        integrate(self, now)
+        if self._fraction:
+            self.error += 2e-4  # slot-seconds with every look
+
+    patch.setattr(Window, "_integrate", drift)
+
+
+def a_slot_is_counted_twice(patch: pytest.MonkeyPatch) -> None:
+    settled = Window.settled
+
+    def twice(self: Window, lane: Lane) -> None:
+        settled(self, lane)
+        if lane.cancelled:
+            self.granted -= 1
+
+    patch.setattr(Window, "settled", twice)
+
+
+def an_ack_is_held_past_its_time(patch: pytest.MonkeyPatch) -> None:
+    deadline = Window.deadline
+
+    def late(self: Window, now: float) -> float:
+        return deadline(self, now) + 0.01
+
+    patch.setattr(Window, "deadline", late)
+
+
+def too_many_acks_are_held(patch: pytest.MonkeyPatch) -> None:
+    release = Window.release
+
+    def one_more(self: Window, now: float) -> list[Held]:
+        self.max_held += 1
+        try:
+            return release(self, now)
+        finally:
+            self.max_held -= 1
+
+    patch.setattr(Window, "release", one_more)
+
+
+def a_change_of_lanes_requeues(patch: pytest.MonkeyPatch) -> None:
+    saturated_lane = LanePlan.saturated_lane
+
+    def any_lane(self: LanePlan, now: float) -> Lane | None:
+        lane = saturated_lane(self, now)
+        return lane or (self._retiring[0] if self._retiring else None)
+
+    patch.setattr(LanePlan, "saturated_lane", any_lane)
+
+
+def a_lane_tag_is_used_again(patch: pytest.MonkeyPatch) -> None:
+    new_lane = Consumer.new_lane
+
+    def same_number(self: Consumer, size: int, number: int) -> Lane:
+        return new_lane(self, size, min(number, 3))
+
+    patch.setattr(Consumer, "new_lane", same_number)
+
+
+def acks_of_a_lane_go_before_its_cancel(patch: pytest.MonkeyPatch) -> None:
+    change_lanes = Core._change_lanes
+
+    def early(self: Core, consumer: Consumer, now: float) -> None:
+        change_lanes(self, consumer, now)
+        if consumer.pending is not None and consumer.pending.retiring:
+            self._give_back(consumer, now)
+
+    patch.setattr(Core, "_change_lanes", early)
+
+
+def held_acks_are_forgotten_at_a_stop(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: Core, consumer: Consumer, now: float) -> None:
+        self._leaving.remove(consumer)
+
+    patch.setattr(Core, "_leave", forget)
+
+
+def a_frame_for_several_includes_a_held_ack(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "_held_tags", lambda self: [])
+
+
+def a_frame_for_several_includes_what_is_refused(patch: pytest.MonkeyPatch) -> None:
+    rejected, take_acks = Core.rejected, Core.take_acks
+
+    def late(self: Core, tag: int, multiple: bool, now: float) -> int:
+        patch.setattr(Core, "take_acks", _takes_none)
+        outbox = self.outbox
+        try:
+            return rejected(self, tag, multiple, now)
+        finally:
+            patch.setattr(Core, "take_acks", take_acks)
+            self.outbox = outbox
+
+    def _takes_none(self: Core) -> list[Any]:
+        return []
+
+    patch.setattr(Core, "rejected", late)
+
+
+def the_window_ignores_what_cancelled_lanes_have(patch: pytest.MonkeyPatch) -> None:
+    cancelled, send = Window.cancelled, Window._send
+
+    def ignore(self: Window, lane: Lane) -> None:
+        before = lane.cancelled
+        cancelled(self, lane)
+        if not before:
+            self.granted -= lane.unacked
+
+    def without(self: Window, released: list[Held]) -> None:
+        self.granted += sum(held.lane.cancelled for held in released)
+        send(self, released)
+
+    patch.setattr(Window, "cancelled", ignore)
+    patch.setattr(Window, "_send", without)
+
+
+def the_window_asks_for_one_slot_too_many(patch: pytest.MonkeyPatch) -> None:
+    new_lane_size = LanePlan.new_lane_size
+
+    def larger(self: LanePlan, now: float) -> int:
+        size = new_lane_size(self, now)
+        return size + 1 if size else 0
+
+    patch.setattr(LanePlan, "new_lane_size", larger)
+
+
+def a_deadlock_after_the_broker_blocked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "unblocked", lambda self, now: self._wake_by(now))
+
+
+def a_refused_lane_is_still_expected(patch: pytest.MonkeyPatch) -> None:
+    gone = Core._lane_gone
+
+    def stay(self: Core, lane: Lane, now: float) -> None:
+        pending = lane.consumer.pending
+        gone(self, lane, now)
+        if lane.received == 0 and not lane.consumer.cancelled:
+            lane.consumer.pending = pending
+
+    patch.setattr(Core, "_lane_gone", stay)
+
+
+def a_slot_that_is_withdrawn_stays_open(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sensors, "withdrawn", lambda self, slots, now: None)
+
+
+def the_last_lane_is_retired(patch: pytest.MonkeyPatch) -> None:
+    retire = LanePlan._retire
+
+    def all_of_them(self: LanePlan, lanes: list[Lane], now: float, merging: bool = False) -> None:
+        retire(self, self.window.subscribed, now, merging)
+        self._retiring = self.window.subscribed
+
+    patch.setattr(LanePlan, "_retire", all_of_them)
+
+
+def a_slot_below_one_is_never_given_back(patch: pytest.MonkeyPatch) -> None:
+    deadline = Window.deadline
+
+    def never(self: Window, now: float) -> float:
+        return math.inf if self.target < 1 else deadline(self, now)
+
+    patch.setattr(Window, "deadline", never)
+
+
+def a_pacer_never_makes_up(patch: pytest.MonkeyPatch) -> None:
+    def from_now(self: Window, now: float) -> None:
+        self._next_release = now + self.spacing
+
+    patch.setattr(Window, "_space", from_now)
+
+
+def the_core_is_woken_without_end(patch: pytest.MonkeyPatch) -> None:
+    deadline = LanePlan.deadline
+
+    def past(self: LanePlan) -> float:
+        return -1.0 if self._retiring else deadline(self)
+
+    patch.setattr(LanePlan, "deadline", past)
+
+
+DEFECTS: list[Defect] = [
+    an_ack_is_sent_twice,
+    a_lane_is_cancelled_before_it_is_saturated,
+    a_fraction_drifts,
+    a_slot_is_counted_twice,
+    an_ack_is_held_past_its_time,
+    too_many_acks_are_held,
+    a_change_of_lanes_requeues,
+    a_lane_tag_is_used_again,
+    acks_of_a_lane_go_before_its_cancel,
+    held_acks_are_forgotten_at_a_stop,
+    a_frame_for_several_includes_a_held_ack,
+    a_frame_for_several_includes_what_is_refused,
+    the_window_ignores_what_cancelled_lanes_have,
+    the_window_asks_for_one_slot_too_many,
+    a_deadlock_after_the_broker_blocked,
+    a_refused_lane_is_still_expected,
+    a_slot_that_is_withdrawn_stays_open,
+    the_last_lane_is_retired,
+    a_slot_below_one_is_never_given_back,
+    a_pacer_never_makes_up,
+    the_core_is_woken_without_end,
+]
