@@ -341,9 +341,8 @@ class World:
             if not self.advance(self.events + 20, until):
                 break
             if self.now >= until - given.interval:
-                raise Violation(
-                    f"the window stays at {missing[0].asked} slots, {missing[0].target:g} are wanted"
-                )
+                each = missing[0]
+                raise Violation(f"the window stays at {each.asked} slots, not {each.target:g}")
         for queue in self.queues:
             queue.endless = False
 
