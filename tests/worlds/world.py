@@ -215,13 +215,12 @@ class World:
 
     def _check_progress(self) -> None:
         """Where messages are ready and a consumer takes them, some are done with soon."""
-        if self.broker.done != self._done or self.blocked:
+        could = any(each.alive and each.queue.ready for each in self.program.subscriptions)
+        if self.broker.done != self._done or self.blocked or not could:
             self._done = self.broker.done
             self._progress_at = self.now
         elif self.now - self._progress_at > self._patience:
-            for each in self.program.subscriptions:
-                if each.alive and each.queue.ready:
-                    raise Violation(f"nothing happens for {self._patience:g} s: a deadlock")
+            raise Violation(f"nothing happens for {self._patience:g} s: a deadlock")
 
     def _check_mean(self) -> None:
         """Open slots are the target in the mean over time, however long."""
@@ -248,7 +247,6 @@ class World:
         if chosen < 0.35:
             if self.broker.published < MOST_PUBLISHED:
                 self.broker.publish(one.queue, 1 + int(40 * self.random()))
-                self._progress_at = self.now
         elif chosen < 0.75:
             self._client_does(program.retarget, one, draw_target(self.random))
         elif chosen < 0.88:
