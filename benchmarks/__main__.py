@@ -10,7 +10,7 @@ import platform
 import sys
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__main__", "live_consumer", "measure", "sachs_measured", "specjms_tandem"}
+NOT_BENCHMARKS = {"__main__", "live_consumer", "measure"}
 
 
 def names() -> list[str]:

@@ -29,33 +29,25 @@ from controlmq import (
     Profile,
     Schedule,
     TraceWriter,
-    Tuning,
 )
-from controlmq.confidence import mean_interval
 from controlmq.controllers import OpenLoop, build_schedule, random_levels
-from controlmq.design import place
-from controlmq.loop import Controller
-from controlmq.performance import score
+from controlmq.student import mean_interval
 from simulator import (
-    Change,
-    Consumer,
-    Duration,
-    Link,
-    Publishers,
-    Queue,
     Scenario,
     SimulatedConsumer,
 )
+from tests.known.jumping_work import (
+    FAST,
+    SLOW,
+    deadbeat,
+    faster_published,
+    jumping,
+    tracking_error,
+    working,
+)
 
-GOAL = 400.0
-SAMPLES = 300
 SEEDS = range(1, 21)
-FAST, SLOW = 0.001, 0.004
-"""Seconds of work."""
 
-ROUND_TRIP, JITTER = 0.001, 0.00005
-EVERY = 10.0
-"""Seconds from one jump to the next."""
 
 LIMITS = Limits(0.1, 4.0)
 """Messages. With four in flight all four handlers may be busy: the end of the line."""
@@ -98,40 +90,6 @@ def run() -> dict[str, Any]:
     }
 
 
-def jumping(samples: int = SAMPLES) -> Scenario:
-    """The consumer whose work changes between 1 and 4 ms, again and again."""
-    jumps = range(1, int(samples / EVERY) + 1)
-    return working(
-        FAST, [Change(at=EVERY * k, factor=SLOW / FAST if k % 2 else 1.0) for k in jumps]
-    )
-
-
-def working(time: float, changes: list[Change] | None = None) -> Scenario:
-    """The consumer with this much work a message, exponential."""
-    return Scenario(
-        name="jumping-work",
-        sample_interval=1.0,
-        publishers=[Publishers("publishers", "work", Duration(1 / 130, "exponential"), count=5)],
-        queues=[Queue("work", max_length=1000, overflow="drop-head")],
-        consumers=[
-            Consumer(
-                "consumer",
-                "work",
-                Duration(time, "exponential"),
-                handlers=4,
-                link="network",
-                work_schedule=changes or (),
-            )
-        ],
-        links=[Link("network", ROUND_TRIP, jitter=Duration(JITTER, "exponential"))],
-    )
-
-
-def deadbeat(model: ArxModel) -> Tuning:
-    """PI with both poles at 0: an error is gone a sample after it was seen."""
-    return Tuning("pi", place("pi", model, (1.0, 0.0, 0.0)), model)
-
-
 def identified(spark: Any, folder: Path) -> dict[float, ArxModel]:
     """A model for either service time, each from its own open-loop experiment."""
     from identification import identify
@@ -148,13 +106,6 @@ def identified(spark: Any, folder: Path) -> dict[float, ArxModel]:
             raise InputError(f"no model at {fit.group} s: {fit.reason}")
         models[float(fit.group)] = fit.model
     return models
-
-
-def faster_published(scenario: Scenario) -> Scenario:
-    """The same with more publishers: an experiment goes beyond the goal, and must not starve."""
-    from dataclasses import replace
-
-    return replace(scenario, publishers=[replace(scenario.publishers[0], count=15)])
 
 
 def singles() -> list[Gains]:
@@ -187,11 +138,3 @@ def error_of(each: Run) -> float:
     if each.gains is None:
         return tracking_error(each.scenario, build_schedule(each.schedule, LIMITS), each.seed)
     return tracking_error(each.scenario, PID(each.gains, LIMITS), each.seed)
-
-
-def tracking_error(scenario: Scenario, controller: Controller, seed: int) -> float:
-    """The IAE of a loop on the jumping consumer, messages."""
-    jumps = scenario.consumers[0].work_schedule
-    samples = int(EVERY * len(jumps))
-    loop = Loop(SimulatedConsumer(scenario, seed=seed), controller, GOAL)
-    return score(list(loop.run(samples)), [jump.at for jump in jumps]).iae

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.live_consumer import Bed, bed, consume, identified, model_data
-from controlmq import PI, Gains, Limits, Step
+from controlmq import PI, Limits, Step
 from controlmq.controllers import controller_from
 from controlmq.loop import Controller, Sample
+from controlmq.published import PI_GAINS
 from tests.testbed.publishing import QueueKind, fill
 
-PUBLISHED_GAINS = Gains(kp=-0.0016, ki=0.0060)
 REPETITIONS = 3
 SETTLE, MEASURED = 20, 60
 STAIRCASE = (100.0, 400.0, 200.0, 650.0)
@@ -213,7 +213,7 @@ def run() -> dict[str, Any]:
             return controller_from("pi", model=model, limits=LIMITS)
 
         def published() -> Controller:
-            return WholePrefetch(PI(PUBLISHED_GAINS, LIMITS))
+            return WholePrefetch(PI(PI_GAINS, LIMITS))
 
         pairs = [
             (held(here, "classic", ours, 400, MEASURED), held(here, "classic", published, 400, 60))

@@ -15,8 +15,7 @@ from typing import Any
 import pika
 
 from benchmarks.live_consumer import bed, consume, identified, model_data
-from controlmq import Limits, Step
-from controlmq.cli.demo.experiment import PUBLISHED
+from controlmq import Limits, Step, published
 from controlmq.controllers import build
 from controlmq.design import design_controller
 from tests.testbed.publishing import connected
@@ -63,10 +62,10 @@ def run() -> dict[str, Any]:
         table[kind] = {
             "mean": statistics.fmean(rates),
             "sd": statistics.stdev(rates),
-            "published": PUBLISHED["closed_loop"][kind],  # type: ignore[index]
+            "published": published.CLOSED_LOOPS[kind],
         }
     return {
-        "peer": PUBLISHED["source"],
+        "peer": f"{published.SOURCE}, goal {published.GOAL:g} msg/s",
         "model": model_data(model),
         "goal": GOAL,
         "controllers": table,
@@ -85,8 +84,7 @@ def draw(runs: dict[str, list[Step]]) -> None:
     figure = Figure(figsize=(8.0, 6.0), layout="constrained")
     grid = figure.subplots(len(runs), 1, sharex=True)
     for axes, (kind, steps) in zip(grid, runs.items(), strict=True):
-        published = PUBLISHED["closed_loop"][kind]  # type: ignore[index]
-        mean, sd = published["mean"], published["sd"]
+        mean, sd = published.CLOSED_LOOPS[kind].values()
         axes.axhspan(mean - sd, mean + sd, color="#d55e00", alpha=0.12, linewidth=0)
         axes.axhline(mean, color="#d55e00", linewidth=1, label="published mean and sd")
         axes.axhline(GOAL, color="#009e73", linewidth=1, label="goal")

@@ -13,7 +13,7 @@ seconds later; its medians take many visits to be worth comparing, behind 11 ms 
 visit the latencies that calibrate and those that are compared come mixed.
 
 The broker and the network have one core and the consumer another where there are two, as if
-each had a machine of its own. Work is spun: see ``controlmq.rabbitmq.calibration.consuming``.
+each had a machine of its own. Work is spun: see ``controlmq.measure.calibration.consuming``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,19 @@ from typing import Any
 import pika
 
 from benchmarks.measure import on_core, spread
-from controlmq.cli.calibrated import PUBLISHING, broker_of, consumer_of, links_of, scenario_of
-from controlmq.rabbitmq.calibration import Calibration, calibrating
-from controlmq.rabbitmq.calibration.consuming import Handled, consume
-from controlmq.rabbitmq.calibration.experiments import COPIES_RATE, Experiments
-from controlmq.rabbitmq.calibration.pacing import PacedPublisher, publishing_process
-from controlmq.rabbitmq.calibration.queues import TemporaryQueues, temporary_queues
-from controlmq.rabbitmq.connecting import connection_to
+from controlmq.clients.pika.connecting import connection_to
+from controlmq.experiments.calibrated_scenario import (
+    PUBLISHING_LINK,
+    broker_of,
+    consumer_of,
+    links_of,
+    scenario_of,
+)
+from controlmq.measure.calibration import Calibration, calibrating
+from controlmq.measure.calibration.consuming import Handled, consume
+from controlmq.measure.calibration.experiments import COPIES_RATE, Experiments
+from controlmq.measure.calibration.pacing import PacedPublisher, publishing_process
+from controlmq.measure.calibration.queues import TemporaryQueues, temporary_queues
 from simulator import (
     Binding,
     Duration,
@@ -63,7 +69,7 @@ RUN, SETTLE = 0.2, 0.05
 """Seconds of one turn at one point, and how many of them are not counted."""
 
 LATENCY_PREFETCHES = (1, 3, 10, 40)
-LATENCY_RUN, LATENCY_SETTLE, LOAD = 0.35, 0.1, 0.3
+LATENCY_RUN, LATENCY_SETTLE, LOADED_SHARE = 0.35, 0.1, 0.3
 """Seconds of messages in one turn at one point, how many of them are not counted, and the share
 of what the consumer can take."""
 
@@ -186,7 +192,7 @@ def capacity(way: Way, work: float, prefetch: int) -> float:
 
 def latency_rate(way: Way, work: float, prefetch: int) -> float:
     """Messages/second at which latencies are measured."""
-    return LOAD * capacity(way, work + 0.0002, prefetch)
+    return LOADED_SHARE * capacity(way, work + 0.0002, prefetch)
 
 
 def visit(at: Station, queue: str, exchanges: dict[int, tuple[str, list[str]]]) -> None:
@@ -286,7 +292,7 @@ def predicted_fan_out(found: Calibration, copies: int) -> float:
     scenario = Scenario(
         "fan-out",
         1.0,
-        [Publishers("publisher", every=every, exchange="all", link=PUBLISHING)],
+        [Publishers("publisher", every=every, exchange="all", link=PUBLISHING_LINK)],
         [Queue(name) for name in names],
         [consumer_of(found, name, 0.0, 100, f"of {name}") for name in names],
         links_of(found, 0.0, found.latency(1) * sooner),

@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import on_core
-from controlmq.cli.calibrated import broker_of, consumer_of, links_of
-from controlmq.cli.specjms.live import observed, plan_of
-from controlmq.rabbitmq.calibration import Calibration, Line, calibrate
-from controlmq.rabbitmq.flows import Driver, Notes, Plan, run_flows
-from simulator.latency import quantile
-from simulator.specjms import Deployment, Option, Phases, Topology, Workload, workload
-from simulator.specjms import run as simulate
-from simulator.specjms.flow import base_type
-from simulator.specjms.messages import GROUPS
+from controlmq.experiments.calibrated_scenario import broker_of, consumer_of, links_of
+from controlmq.experiments.live_specjms import observed, plan_of
+from controlmq.measure.calibration import Calibration, Line, calibrate
+from controlmq.measure.flows import Driver, Notes, Plan, run_flows
+from simulator.engine.latency_bins import quantile
+from simulator.studies.specjms import Deployment, Option, Phases, Topology, Workload, workload
+from simulator.studies.specjms import run as simulate
+from simulator.studies.specjms.flow import base_type
+from simulator.studies.specjms.message_types import GROUPS
 from tests.testbed import Broker, start_broker
 
 CALIBRATION = 25.0

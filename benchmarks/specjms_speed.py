@@ -17,11 +17,11 @@ import numpy as np
 
 from benchmarks.measure import spread
 from simulator import Broker, Consumer, Link, Meter, Scenario, Simulation
-from simulator.latency import quantile
+from simulator.engine.latency_bins import quantile
 from simulator.metrics import Latency
-from simulator.specjms import Phases, vertical, workload
-from simulator.specjms.flow import base_type
-from simulator.specjms.observed import latency
+from simulator.studies.specjms import Phases, vertical, workload
+from simulator.studies.specjms.flow import base_type
+from simulator.studies.specjms.observed import latency
 
 BASE, SECONDS = 45, 300.0
 REPETITIONS = 3
@@ -101,7 +101,7 @@ class Peer:
         self.cores = simpy.Resource(self.env, self.broker.cores)
         self.disk = Disk(self.env, self.broker)
         (self.link,) = scenario.links
-        flows = scenario.flows()
+        flows = scenario.message_paths()
         self.kinds, self.types = flows.kinds, flows.types
         self.sent = [0] * len(self.kinds)
         self.queues = [simpy.Store(self.env) for _ in scenario.queues]

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import spread
-from controlmq.cli.tune.search import Outcome, Search, published, run_search
-from controlmq.confidence import mean_interval
-from controlmq.tuning import Tuning
+from controlmq.controllers.controller_file import Tuning
+from controlmq.experiments.tuning_search.search import Outcome, Search, published_pi, run_search
+from controlmq.student import mean_interval
 from simulator import Change, Duration, Scenario, load_scenario
-from simulator.tuning import METRICS, Point, Trial, run_point
-from simulator.tuning.point import steps
-from simulator.tuning.ranking import per_seed
+from simulator.studies.tuning_search import METRICS, Point, Trial, run_point
+from simulator.studies.tuning_search.point import steps
+from simulator.studies.tuning_search.ranking import per_seed
 
 GOAL = 400.0
 DURATION = 300.0
@@ -89,11 +89,13 @@ def serve(cores: int) -> None:
 
     trial = Trial(seen()[0], (GOAL,), DURATION)
     with session(f"local[{cores}]") as spark:
-        warm_up = [Point(published(1.0), replace(trial, duration=10.0), seed) for seed in range(8)]
+        warm_up = [
+            Point(published_pi(1.0), replace(trial, duration=10.0), seed) for seed in range(8)
+        ]
         list(over(spark, run_point, warm_up))
         for turn, _ in enumerate(sys.stdin):
             seeds = range(turn * LOOPS // ROUNDS, (turn + 1) * LOOPS // ROUNDS)
-            points = [Point(published(1.0), trial, seed) for seed in seeds]
+            points = [Point(published_pi(1.0), trial, seed) for seed in seeds]
             began = time.perf_counter()
             done = sum(1 for _ in over(spark, run_point, points))
             assert done == len(points)
@@ -148,7 +150,7 @@ def choice() -> dict[str, Any]:
 def report_terms(outcome: Outcome, best: Tuning) -> dict[str, Any]:
     """Mean and sd of the rate at the goal, as the paper has them, start and all, by scenario."""
     seeds = range(21, 31)
-    peer = published(best.model.interval)
+    peer = published_pi(best.model.interval)
     return {
         trial.scenario.name: {
             "chosen": _mean_and_sd(best, trial, seeds),

@@ -10,15 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from simulator.visibility import TwoPools, measure
+from simulator.studies.visibility import TwoPools, measure
+from tests.known.two_pools import seconds
 
 REPLICATIONS = range(20)
 RATE, SPEED = 30.3, 10.0
-
-
-def seconds(pools: TwoPools) -> float:
-    """Long enough for one percent: busy pools forget slowly."""
-    return float(400.0 / (1 - max(pools.loads)) ** 1.8)
 
 
 def row(pools: TwoPools) -> dict[str, Any]:

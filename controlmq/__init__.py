@@ -9,42 +9,35 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from controlmq import aliases
+
 if TYPE_CHECKING:
-    from controlmq.clients.pika.wrap import unwrap, wrap
+    from controlmq.clients.pika import unwrap, wrap
     from controlmq.controllers import PI, PID, Limits, P
+    from controlmq.controllers.controller_file import Tuning
+    from controlmq.controllers.gain_schedule import Profile, Schedule
     from controlmq.design import design_controller
     from controlmq.errors import ControlmqError, InputError
     from controlmq.gains import Gains
     from controlmq.loop import Loop, Sample, Step, Transition
     from controlmq.model import ArxModel
-    from controlmq.schedule import Profile, Schedule
     from controlmq.traces import TraceWriter, read_transitions
-    from controlmq.tuning import Tuning
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "ArxModel": "controlmq.model",
-    "ControlmqError": "controlmq.errors",
-    "Gains": "controlmq.gains",
-    "InputError": "controlmq.errors",
-    "Limits": "controlmq.controllers",
-    "Loop": "controlmq.loop",
-    "P": "controlmq.controllers",
-    "PI": "controlmq.controllers",
-    "PID": "controlmq.controllers",
-    "Profile": "controlmq.schedule",
-    "Sample": "controlmq.loop",
-    "Schedule": "controlmq.schedule",
-    "Step": "controlmq.loop",
-    "TraceWriter": "controlmq.traces",
-    "Transition": "controlmq.loop",
-    "Tuning": "controlmq.tuning",
-    "design_controller": "controlmq.design",
-    "read_transitions": "controlmq.traces",
-    "unwrap": "controlmq.clients.pika.wrap",
-    "wrap": "controlmq.clients.pika.wrap",
+_NAMES = {
+    "controlmq.controllers": ("Limits", "P", "PI", "PID"),
+    "controlmq.controllers.controller_file": ("Tuning",),
+    "controlmq.controllers.gain_schedule": ("Profile", "Schedule"),
+    "controlmq.design": ("design_controller",),
+    "controlmq.errors": ("ControlmqError", "InputError"),
+    "controlmq.gains": ("Gains",),
+    "controlmq.loop": ("Loop", "Sample", "Step", "Transition"),
+    "controlmq.model": ("ArxModel",),
+    "controlmq.clients.pika": ("unwrap", "wrap"),
+    "controlmq.traces": ("TraceWriter", "read_transitions"),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
     "PI",
@@ -68,6 +61,8 @@ __all__ = [
     "unwrap",
     "wrap",
 ]
+
+aliases.install()
 
 
 def __getattr__(name: str) -> object:

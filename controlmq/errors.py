@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ControlmqError(Exception):
-    """Something the user can mend; the message says what, in one sentence.
+    """Something that the user can fix; the message says what, in one sentence.
 
     The command line prints the message alone; a traceback would add nothing.
     """

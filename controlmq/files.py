@@ -1,34 +1,52 @@
-"""Small files that must never be seen half-written, and JSON that must be well formed."""
+"""JSON that must be well formed, and the small files that users keep it in."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
-import tempfile
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
-from controlmq.errors import ControlmqError, InputError
+from controlmq.errors import InputError
+from controlmq.replacing import write_atomically
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write beside ``path`` and rename, so that readers see the old file or the new one."""
-    data = content.encode() if isinstance(content, str) else content
-    name = ""
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException as error:
-        if name:
-            Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ControlmqError(f"cannot write {path}: {error.strerror}.") from None
-        raise
+class JsonFile:
+    """A value that a user keeps in a JSON file; ``what`` is what a message calls that file."""
+
+    what: ClassVar[str]
+    file_format: ClassVar[str]
+    file_version: ClassVar[int] = 1
+
+    def to_json(self) -> str:
+        """The value as a JSON document."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_json(cls, text: str, source: str | None = None) -> Self:
+        """The value in a JSON document; what is malformed is refused, naming ``source``."""
+        source = source or cls.what
+        content = read_json(text, source, cls.file_format, cls.file_version)
+        try:
+            return cls.from_content(content)
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
+
+    @classmethod
+    def from_content(cls, content: dict[str, Any]) -> Self:
+        """The value that the object of a JSON document describes."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the value to ``path``; a reader sees the old file or the new, never a half."""
+        write_atomically(Path(path), self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The value in the file at ``path``."""
+        return cls.from_json(read_text(path, cls.what), source=str(path))
 
 
 def read_text(path: str | os.PathLike[str], what: str) -> str:
@@ -68,11 +86,33 @@ def json_format(text: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def check_keys(
+    content: dict[str, Any], required: Collection[str], optional: Collection[str]
+) -> None:
+    """Refuse an object that lacks a required key or has one that is not known."""
+    missing = [key for key in required if key not in content]
+    if missing:
+        raise InputError(f"{', '.join(missing)} missing; needed: {', '.join(required)}.")
+    unknown = sorted(content.keys() - {*required, *optional})
+    if unknown:
+        raise InputError(f"unknown key {', '.join(unknown)}; remove it.")
+
+
+def json_types(value: Any) -> Any:
+    """``value`` in JSON's own types.
+
+    Complex numbers become [real, imaginary], numbers that are not finite null.
+    """
+    if isinstance(value, dict):
+        return {str(key): json_types(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_types(item) for item in value]
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -132,7 +132,7 @@ class Loop:
     A controller that raises or returns something that is not a finite number of at least
     0 does not stop the consumer: the prefetch in force stays, the log says so once, and
     once more when the controller is back. Nor does a ``record`` that raises, on a full disk
-    say: the row is up to whoever recorded it.
+    say: the row belongs to the recorder.
     """
 
     def __init__(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from controlmq.checks import above_zero, finite, not_negative
 from controlmq.errors import InputError
-from controlmq.files import read_json, read_text, write_atomically
+from controlmq.files import JsonFile, check_keys
 
-FORMAT = "controlmq-model"
-VERSION = 1
+SAME_INTERVAL_FACTOR = 1.5
+"""Factor by which intervals of one model, schedule or loop may differ: a live consumer closes its
+intervals when its work allows it, and a rate is per second anyway."""
+
 UNITS = {
     "a": "1",
     "b": "messages/second per message of prefetch",
@@ -87,7 +87,7 @@ class FitQuality:
 
 
 @dataclass(frozen=True)
-class ArxModel:
+class ArxModel(JsonFile):
     """How the arrival rate answers the prefetch: ``y(k+1) = a*y(k) + b*u(k) + c``.
 
     ``y`` is in messages/second, ``u`` in messages; one step is ``interval`` seconds.
@@ -102,6 +102,9 @@ class ArxModel:
     standard_errors: StandardErrors | None = None
     quality: FitQuality | None = None
     confidence_intervals: ConfidenceIntervals | None = None
+
+    what = "model file"
+    file_format = "controlmq-model"
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "c"):
@@ -143,8 +146,8 @@ class ArxModel:
     def to_json(self) -> str:
         """The model as a JSON document with its units."""
         content: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": self.file_format,
+            "version": self.file_version,
             "equation": "y(k+1) = a*y(k) + b*u(k) + c",
         }
         for field in fields(self)[:5]:
@@ -159,28 +162,13 @@ class ArxModel:
         return json.dumps(content, indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str = "model") -> ArxModel:
-        """The model in a JSON document, refusing what is malformed."""
-        content = read_json(text, source, FORMAT, VERSION)
-        try:
-            return cls._from_content(content)
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from None
-
-    @classmethod
-    def _from_content(cls, content: dict[str, Any]) -> ArxModel:
+    def from_content(cls, content: dict[str, Any]) -> ArxModel:
+        """The model that the object of a model file describes."""
         uncertain = ("standard_errors", "confidence_intervals")
         optional = {f.name for f in fields(FitQuality)} | {*uncertain}
-        required = {f.name for f in fields(cls)[:5]}
+        required = [f.name for f in fields(cls)[:5]]
         described = {"format", "version", "equation", "units"}
-        missing = sorted(required - content.keys())
-        if missing:
-            raise InputError(
-                f"{', '.join(missing)} missing; a model needs a, b, c, interval and linear_range."
-            )
-        unknown = sorted(content.keys() - required - optional - described)
-        if unknown:
-            raise InputError(f"unknown key {', '.join(unknown)}; remove it.")
+        check_keys(content, required, optional | described)
         errors, intervals = (content.get(name) for name in uncertain)
         for name, given in zip(uncertain, (errors, intervals), strict=True):
             if given is not None and (
@@ -205,12 +193,3 @@ class ArxModel:
             else None,
             confidence_intervals=ConfidenceIntervals(**intervals) if intervals else None,
         )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to ``path``; a reader sees the old file or the new, never a half."""
-        write_atomically(Path(path), self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ArxModel:
-        """Read a model file."""
-        return cls.from_json(read_text(path, "model file"), source=str(path))

@@ -13,12 +13,12 @@ from controlmq.errors import InputError
 if TYPE_CHECKING:
     from controlmq.loop import Step
 
-SETTLED = 0.05
+SETTLED_SHARE_OF_GOAL = 0.05
 """A measured rate has settled once it stays within this share of the goal: measurements carry
 noise, so the band is wider than the 2 % of a computed response."""
 
 FEWEST_SAMPLES = 4
-"""Samples from which a mean and a spread can be told."""
+"""Samples needed for a mean and a spread."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def performance(rates: Sequence[float], goal: float) -> Performance:
     """Judge a run from its first sample on."""
     if len(rates) < FEWEST_SAMPLES:
         raise InputError(f"{len(rates)} samples are too few to judge a loop; run at least 4.")
-    settled = settling_samples(rates, goal, SETTLED)
+    settled = settling_samples(rates, goal, SETTLED_SHARE_OF_GOAL)
     enough = settled is not None and settled <= len(rates) - 2
     judged = rates[settled:] if enough else rates[len(rates) // 2 :]
     return Performance(

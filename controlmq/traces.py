@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from controlmq.errors import InputError
@@ -67,7 +66,7 @@ class TraceWriter:
     """Writes transitions into a folder, a file for every ``rows_per_file`` of them.
 
     Use it as a context manager, or call :meth:`close`: rows are on disk once their file is
-    full or the writer is closed. With ``every_row`` the file is written anew, whole, with each
+    full or the writer is closed. With ``every_row`` the whole file is written again with each
     row: a process that dies loses the interval it was in and no other. Two writers may share a
     folder.
 
@@ -124,12 +123,7 @@ class TraceWriter:
     def __enter__(self) -> TraceWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -45,7 +45,7 @@ from identification.statistics import (
     moments_of_sums,
 )
 
-BLOCK = 5
+BLOCK_SAMPLES = 5
 """Samples in a row that are held out together.
 
 Neighbouring rows share a measurement (the y_next of one is the y of the other); rows held
@@ -62,7 +62,7 @@ Standard errors lose two more digits where a model explains 99 % of the variance
 be right to 1e-9.
 """
 
-SHIFT = "_shift_"
+SHIFT_PREFIX = "_shift_"
 """What the columns that hold a group's shift start with while it is added up again."""
 
 
@@ -146,13 +146,14 @@ def _aggregate(transitions: DataFrame, sorting: Sorting, *, shifted: bool) -> Da
         *sorting.by,
         _cell(sorting).alias("cell"),
         *(_or_zero(F.col(name)).alias(name) for name in ("interval", *VARIABLES)),
-        *(SHIFT + name for name in VARIABLES if shifted),
+        *(SHIFT_PREFIX + name for name in VARIABLES if shifted),
         *(_or_zero(weight).alias("weight") for weight in _weight(sorting.forgetting)),
     )
     values = [F.col(name) for name in VARIABLES]
     if shifted:
         values = [
-            value - F.col(SHIFT + name) for value, name in zip(values, VARIABLES, strict=True)
+            value - F.col(SHIFT_PREFIX + name)
+            for value, name in zip(values, VARIABLES, strict=True)
         ]
     weight = F.col("weight") if sorting.forgetting is not None else None
     weighted = values if weight is None else [value * weight for value in values]
@@ -212,7 +213,7 @@ def _part(sorting: Sorting) -> Column:
     changes as a trace grows.
     """
     share = sorting.held_out
-    block = F.floor(F.col("sample") / BLOCK)
+    block = F.floor(F.col("sample") / BLOCK_SAMPLES)
     held_before = F.floor(block * F.lit(share))
     if sorting.split == "trace":
         among_all = F.pmod(F.xxhash64("trace"), F.lit(1 << 20)) / (1 << 20)
@@ -289,7 +290,7 @@ def _shift_table(cells: Cells, shift: Floats, chosen: Mask) -> pa.Table:
     keys = [key for key, wanted in zip(cells.groups, chosen.tolist(), strict=True) if wanted]
     columns: dict[str, Any] = {name: [key[i] for key in keys] for i, name in enumerate(cells.by)}
     for i, name in enumerate(VARIABLES):
-        columns[SHIFT + name] = shift[chosen, i]
+        columns[SHIFT_PREFIX + name] = shift[chosen, i]
     return pa.table(columns)
 
 

@@ -1,4 +1,4 @@
-"""How the rate of every group follows its prefetch: what a knee is sought in, and what is drawn."""
+"""How the rate of every group follows its prefetch: the curve in which a knee is searched."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from identification.statistics import (
     total,
 )
 
-LONGEST_MEMORY = 0.95
-"""The a beyond which a level never settles within a trace, and its rate cannot be told."""
+LARGEST_SETTLING_A = 0.95
+"""The a beyond which a level never settles within a trace, and its rate is unknown."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ def settled_curves(cells: Cells, chosen: Mask) -> Curves:
     """The rate on which each level would settle, ``(y_next - a*y) / (1 - a)`` in the mean.
 
     Where levels follow each other in random order, the memory of the level before is what
-    scatters ``y_next`` most. How long that memory is, the rows of one level tell by themselves:
-    there u is the same and only y differs.
+    scatters ``y_next`` most. The rows of one level show how long that memory is: there u is the
+    same and only y differs.
     """
     group, levels = _levels(cells, chosen)
     number = len(cells.groups)
     spread, answer = (total(group, levels.products[:, Y, other], number) for other in (Y, Y_NEXT))
     a = np.divide(answer, spread, out=np.zeros(number), where=spread > 0)
-    a = np.clip(a, -LONGEST_MEMORY, LONGEST_MEMORY)[group]
+    a = np.clip(a, -LARGEST_SETTLING_A, LARGEST_SETTLING_A)[group]
     rate = (levels.mean[:, Y_NEXT] - a * levels.mean[:, Y]) / (1 - a)
     return Curves(number, group, levels.mean[:, U], rate, levels.weight)

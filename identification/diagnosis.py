@@ -38,16 +38,16 @@ TEST_SHARE = 0.25
 BIC_NEEDED = 10.0
 """By how much the BIC must be lower to count: "very strong" for Kass & Raftery (1995)."""
 
-ERROR_NEEDED = 0.05
+ERROR_SHARE_NEEDED = 0.05
 """By what share the held-out error must be lower, too, for more order to be worth it."""
 
-LAGS = 10
+RESIDUAL_LAGS = 10
 """Lags of the residuals that are tested together; even, so that the test is in closed form."""
 
 FEWEST_ROWS = 40
-"""Rows that 18 candidates with up to 7 parameters can be told apart on."""
+"""Rows needed to compare 18 candidates with up to 7 parameters."""
 
-BAND = "_ceiling_"
+CEILING_COLUMN = "_ceiling_"
 """Column that brings a group's knee to its rows."""
 
 
@@ -93,15 +93,17 @@ def diagnose(transitions: DataFrame, fits: Sequence[Fit]) -> list[Diagnosis]:
     chosen = pa.table(
         {
             **{name: [fit.key[name] for fit in fits] for name in by},
-            BAND: [fit.knee.prefetch if fit.knee is not None else math.inf for fit in fits],
+            CEILING_COLUMN: [
+                fit.knee.prefetch if fit.knee is not None else math.inf for fit in fits
+            ],
         }
     )
     rows = transitions.join(
         F.broadcast(transitions.sparkSession.createDataFrame(chosen)), by
-    ).select(*by, "trace", "sample", "u", "y", "y_next", "window_limited", BAND)
+    ).select(*by, "trace", "sample", "u", "y", "y_next", "window_limited", CEILING_COLUMN)
     found = rows.groupBy(*by).applyInPandas(_of_group, SCHEMA).toArrow().to_pylist()
-    told = {row["group"]: Diagnosis(**row) for row in found}
-    return [told[fit.group] for fit in fits if fit.group in told]
+    by_group = {row["group"]: Diagnosis(**row) for row in found}
+    return [by_group[fit.group] for fit in fits if fit.group in by_group]
 
 
 def _of_group(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
@@ -109,26 +111,20 @@ def _of_group(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = rows.sort_values(["trace", "sample"])
-    told = diagnosis(
+    diagnosed = diagnosis(
         label(key),
         rows["trace"].to_numpy(),
         rows["sample"].to_numpy(dtype=np.int64),
-        np.minimum(rows["u"].to_numpy(dtype=float), rows[BAND].to_numpy(dtype=float)),
+        np.minimum(rows["u"].to_numpy(dtype=float), rows[CEILING_COLUMN].to_numpy(dtype=float)),
         rows["y"].to_numpy(dtype=float),
         rows["y_next"].to_numpy(dtype=float),
         rows["window_limited"].to_numpy(dtype=bool),
     )
-    return pd.DataFrame([asdict(told)])
+    return pd.DataFrame([asdict(diagnosed)])
 
 
 def diagnosis(
-    group: str,
-    trace: Any,
-    sample: Integers,
-    u: Floats,
-    y: Floats,
-    y_next: Floats,
-    limited: Mask,
+    group: str, trace: Any, sample: Integers, u: Floats, y: Floats, y_next: Floats, limited: Mask
 ) -> Diagnosis:
     """The diagnosis of rows that are in order; those not limited by the window break it."""
     sound = limited & np.isfinite(u) & np.isfinite(y) & np.isfinite(y_next)
@@ -147,7 +143,7 @@ def diagnosis(
     (order, delay), best = min(candidates.items(), key=lambda item: item[1].bic)
     bic_gain = first.bic - best.bic
     enough = (order, delay) == (1, 0) or not (
-        bic_gain > BIC_NEEDED and best.rmse < (1 - ERROR_NEEDED) * first.rmse
+        bic_gain > BIC_NEEDED and best.rmse < (1 - ERROR_SHARE_NEEDED) * first.rmse
     )
     neighbour, probability = ljung_box(first.residuals)
     simulated = _simulated_rmse(first.theta, lagged, u, y, y_next, test)
@@ -250,18 +246,20 @@ def _simulated_rmse(
 
 
 def ljung_box(residuals: Floats) -> tuple[float, float]:
-    """Autocorrelation of neighbours, and the p-value of Ljung & Box over ``LAGS`` lags."""
+    """Autocorrelation of neighbours, and the p-value of Ljung & Box over ``RESIDUAL_LAGS`` lags."""
     n = len(residuals)
     apart = residuals - residuals.mean()
     total = float(apart @ apart)
     if total == 0:
         return 0.0, 1.0
-    correlations = [float(apart[lag:] @ apart[:-lag]) / total for lag in range(1, LAGS + 1)]
+    correlations = [
+        float(apart[lag:] @ apart[:-lag]) / total for lag in range(1, RESIDUAL_LAGS + 1)
+    ]
     q = n * (n + 2) * sum(r * r / (n - lag) for lag, r in enumerate(correlations, start=1))
     # The chi-square tail of an even number of degrees of freedom is a finite sum.
     terms: Iterator[float] = (
         math.exp(-q / 2 + i * math.log(q / 2) - math.lgamma(i + 1)) if q > 0 else float(i == 0)
-        for i in range(LAGS // 2)
+        for i in range(RESIDUAL_LAGS // 2)
     )
     return correlations[0], min(1.0, sum(terms))
 

@@ -1,8 +1,8 @@
 """A folder of any Hadoop file system (``hdfs://...``) that is replaced as a whole.
 
-The same as :mod:`identification.replacing` does on this machine, by way of Spark's own Java. There
-are no locks: what a run left that died is cleared up by the next run into the same folder, and two
-runs at once into one folder are not told apart.
+The same as :mod:`controlmq.replacing` does on this machine, by way of Spark's own Java. There
+are no locks: the next run into the same folder clears up what a run that died left there, and two
+runs at once into one folder disturb each other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from controlmq.errors import ControlmqError, InputError
-from identification.replacing import BEFORE, NEW, hidden_name, is_hidden_name
+from controlmq.replacing import BEFORE, NEW, hidden_name, is_hidden_name
 
 
 class Elsewhere:
@@ -39,7 +39,7 @@ class Elsewhere:
         return [path.getName() for path in self._inside(self.folder)] if there else []
 
     def write(self, address: str, text: str) -> None:
-        """A small file."""
+        """Write a small file."""
         stream = self._files.create(self._path(address), True)
         try:
             stream.write(bytearray(text.encode()))
@@ -50,7 +50,7 @@ class Elsewhere:
     def replacement(self) -> Iterator[str]:
         """A hidden folder to write in, whose ``out`` takes the place of this one at the end.
 
-        Where the block raises, the folder is as it was.
+        If the block raises, the folder stays as it was.
         """
         hidden = self._path(self.folder.getParent(), hidden_name(self.folder.getName()))
         self._files.mkdirs(hidden)

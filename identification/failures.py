@@ -1,4 +1,4 @@
-"""What goes wrong inside Spark, in a sentence: its own words fill pages."""
+"""What went wrong inside Spark, in one sentence instead of pages."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ GONE = re.compile(
 
 @contextmanager
 def in_a_sentence(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what Spark raises about ``path`` into one sentence, where it is the user's to mend."""
+    """Turn what Spark raises about ``path`` into one sentence, where the user can fix it."""
     try:
         yield
     except (PySparkException, Py4JError, OSError) as error:
-        # The cause, a full disk say, may stand only in Java's part of the story.
+        # The cause, such as a full disk, may be only in the Java part of the message.
         said = f"{error}\n{getattr(error, '_stackTrace', '')}"
         raise _sentence(said, path) or error from None
 

@@ -10,7 +10,13 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from controlmq.model import ArxModel, ConfidenceIntervals, FitQuality, StandardErrors
+from controlmq.model import (
+    SAME_INTERVAL_FACTOR,
+    ArxModel,
+    ConfidenceIntervals,
+    FitQuality,
+    StandardErrors,
+)
 from identification.curves import settled_curves
 from identification.knee import Knee, Knees, find_knees
 from identification.label import label
@@ -51,13 +57,13 @@ Cause: TypeAlias = Literal[
 """Why a group has no model, in a word or two that programs can compare."""
 
 FEWEST_ROWS = 10
-"""Rows a fit needs: three parameters and enough over to tell noise from model."""
+"""Rows a fit needs: three parameters, and enough more to separate noise from model."""
 
 R2_NEEDED = 0.8
 """Share of the variance a good model explains (Rosa & Cavalcanti 2022)."""
 
 CONDITION_ALLOWED = 7.0
-"""Scaled condition number up to which a and b can be told apart.
+"""Scaled condition number up to which a and b can be separated.
 
 A new level at every sample, in random order, stays below 1.5; levels held for 20 samples each
 reach 6. A ramp reaches thousands; noise, several samples a level and a knee bring it down to
@@ -68,11 +74,7 @@ dependencies begin to matter between 5 and 10.
 CONDITION_SOLVABLE = 1e6
 """The same without offset, where only sums that are singular to rounding are refused."""
 
-INTERVAL_TOLERANCE = 0.5
-"""Share by which sample intervals may differ: a and b belong to one interval, but a live
-consumer closes its intervals when its work lets it, and a rate is per second anyway."""
-
-STILL = 1e-24
+STILL_SHARE_OF_SQUARES = 1e-24
 """Share of a rate's squares below which its variance is rounding: the rate never changes."""
 
 
@@ -106,7 +108,7 @@ class Fit:
 
     ``key`` holds the group's columns and their values, ``group`` the values in one word.
     ``cause`` is the reason in a word. ``estimates`` and ``condition`` are there whenever the
-    rows determine them, so that a refused fit can be looked at. ``train`` tells how well the
+    rows determine them, so that a refused fit can be looked at. ``train`` says how well the
     estimates explain the rows they come from, ``test`` the rows held out (None if there are
     none). ``rows`` counts all rows of the group, ``rows_starved`` those left out because the
     window was not the limit, ``rows_outside`` those outside ``linear_range``. ``knee`` is None
@@ -165,7 +167,7 @@ class _Fleet:
         self.train: Agreements = agreement(fitted, self.solutions.theta)
         self.test: Agreements = agreement(self._merged(test & inside), self.solutions.theta)
         raw = fitted.raw_products[:, Y_NEXT, Y_NEXT]
-        self.still = fitted.products[:, Y_NEXT, Y_NEXT] <= STILL * raw
+        self.still = fitted.products[:, Y_NEXT, Y_NEXT] <= STILL_SHARE_OF_SQUARES * raw
         self.mean_rate = fitted.mean[:, Y_NEXT]
 
     def _total(self, values: Any, chosen: Mask) -> Any:
@@ -204,7 +206,7 @@ class _Fleet:
     def fit(self, number: int) -> Fit:
         """The verdict on one group."""
         key = self.cells.groups[number]
-        told: dict[str, Any] = {
+        found: dict[str, Any] = {
             "group": label(key),
             "offset": self.offset,
             "rows": int(self.rows[number]),
@@ -214,23 +216,23 @@ class _Fleet:
         refused = self._unusable(number)
         if refused is None:
             low, high = self._ends(number)
-            told["rows_outside"] = int(self.outside[number])
-            told["linear_range"] = low, high
-            told["knee"] = self.knees.one(number) if self.knees is not None else None
+            found["rows_outside"] = int(self.outside[number])
+            found["linear_range"] = low, high
+            found["knee"] = self.knees.one(number) if self.knees is not None else None
             where = f"between prefetch {low:g} and {high:g}"
             refused = self._too_little(self.fitted_extent, number, where) or self._dead(number)
         if refused is None:
-            told["condition"] = float(self.condition[number])
-            told["estimates"] = self._estimates(number)
-            told["train"] = _agreement(self.train, number)
-            told["test"] = _agreement(self.test, number)
-            fit = Fit(**told)
+            found["condition"] = float(self.condition[number])
+            found["estimates"] = self._estimates(number)
+            found["train"] = _agreement(self.train, number)
+            found["test"] = _agreement(self.test, number)
+            fit = Fit(**found)
             refused = _ill_conditioned(fit) or _no_good(fit)
             if refused is None:
-                told["model"] = self._model(fit, number)
+                found["model"] = self._model(fit, number)
         if refused is not None:
-            told["cause"], told["reason"] = refused
-        return Fit(**told)
+            found["cause"], found["reason"] = refused
+        return Fit(**found)
 
     def _ends(self, number: int) -> tuple[float, float]:
         """Where rows are fitted: from the lowest prefetch to the knee or the highest.
@@ -262,7 +264,7 @@ class _Fleet:
         low, high = self.all_train.interval(number)
         if low <= 0:
             return "uneven intervals", f"a sample interval is {low:g} s; it must be above 0."
-        if high > low * (1 + INTERVAL_TOLERANCE):
+        if high > low * SAME_INTERVAL_FACTOR:
             return "uneven intervals", (
                 f"sample intervals range from {low:g} to {high:g} s and a model holds for one;"
                 " identify each interval apart."
@@ -346,7 +348,7 @@ class _Extent:
 
 
 def _ill_conditioned(fit: Fit) -> tuple[Cause, str] | None:
-    """Why a and b cannot be told apart."""
+    """Why a and b cannot be separated."""
     allowed = CONDITION_ALLOWED if fit.offset else CONDITION_SOLVABLE
     if fit.estimates is not None and fit.condition is not None and fit.condition <= allowed:
         return None

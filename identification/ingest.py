@@ -6,7 +6,7 @@
 
 Everything is written beside OUT under a hidden name and renamed when it is complete, so that a
 run that fails or is stopped leaves OUT as it was, and running again gives the same
-(:mod:`identification.replacing`).
+(:mod:`controlmq.replacing`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs 
 
 from controlmq.checks import above_zero, finite
 from controlmq.errors import InputError
+from controlmq.replacing import NEW, Here
 from controlmq.traces import COLUMNS
 from identification.elsewhere import Elsewhere
 from identification.failures import in_a_sentence
 from identification.quarantine import judged
 from identification.raw import MALFORMED, Columns, Raw, read_raw
 from identification.reading import GLOB_CHARACTERS, SPARK_TYPES
-from identification.replacing import NEW, Here
 
 SUMMARY = "_ingested.json"
 QUARANTINE = "_quarantine"
 
-GAP = 1.5
+GAP_FACTOR = 1.5
 """Times the usual distance between samples from which on two are not neighbours."""
 
 
@@ -60,7 +60,7 @@ def ingest(
     *,
     columns: Columns | None = None,
     interval: float | None = None,
-    gap: float = GAP,
+    gap: float = GAP_FACTOR,
 ) -> Ingested:
     """Write the transitions in raw samples to the folder ``out``; a scheme says where else it is.
 
@@ -89,12 +89,7 @@ def ingest(
 
 
 def _write(
-    spark: SparkSession,
-    raw: Raw,
-    hidden: str,
-    columns: Columns,
-    interval: float | None,
-    gap: float,
+    spark: SparkSession, raw: Raw, hidden: str, columns: Columns, interval: float | None, gap: float
 ) -> Ingested:
     """Read the raw samples once, into good and bad ones; then make transitions of the good."""
     there = raw.there
@@ -172,11 +167,7 @@ def _numbered(
 
 
 def _transitions(
-    samples: DataFrame,
-    there: Sequence[str],
-    columns: Columns,
-    interval: float | None,
-    gap: float,
+    samples: DataFrame, there: Sequence[str], columns: Columns, interval: float | None, gap: float
 ) -> DataFrame:
     """One row for every two samples that are neighbours."""
     trace = Window.partitionBy("group", "trace")

@@ -7,7 +7,7 @@ holds, above it more prefetch brings nothing. All curves of a fleet are searched
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,16 +17,16 @@ from identification.statistics import Floats, Integers, Mask
 FEWEST_LEVELS = 5
 """Two levels a line, and one over: with fewer, a broken stick fits anything."""
 
-BEND = 0.5
+SLOPE_SHARE_ABOVE_KNEE = 0.5
 """Share of the slope that may remain above a knee; a slighter bend still counts as linear."""
 
-SIGNIFICANCE = 15.0
+BEND_F_RATIO = 15.0
 """F ratio from which a bend is believed; 1 noisy straight line in 1,000 (22 levels) exceeds it."""
 
-ROUNDING = 1e-18
+ROUNDING_SHARE_OF_SQUARES = 1e-18
 """Share of the rates' squares below which what a straight line leaves is rounding alone."""
 
-MARGIN = 2.0
+MARGIN_STANDARD_ERRORS = 2.0
 """Standard errors below a knee up to which the curve is taken for straight: a knee placed too
 high would bend the line that is fitted below it, one placed too low only costs rows."""
 
@@ -91,7 +91,7 @@ class Knees:
     @property
     def below(self) -> Floats:
         """The prefetch up to which each curve is straight with some certainty."""
-        safe: Floats = self.prefetch - MARGIN * self.standard_error
+        safe: Floats = self.prefetch - MARGIN_STANDARD_ERRORS * self.standard_error
         return safe
 
     def one(self, curve: int) -> Knee | None:
@@ -105,18 +105,6 @@ class Knees:
             float(self.slope_below[curve]),
             float(self.slope_above[curve]),
         )
-
-
-def find_knee(levels: Sequence[Level]) -> Knee | None:
-    """The knee of one curve through ``levels`` (ascending), or None where it never bends."""
-    curves = Curves(
-        1,
-        np.zeros(len(levels), dtype=np.int64),
-        np.array([level.prefetch for level in levels]),
-        np.array([level.rate for level in levels]),
-        np.array([level.count for level in levels], dtype=np.float64),
-    )
-    return find_knees(curves).one(0)
 
 
 def find_knees(curves: Curves) -> Knees:
@@ -147,12 +135,7 @@ def _padded(curves: Curves) -> Iterator[tuple[Integers, Floats, Floats, Floats]]
         place = np.minimum(np.arange(width), length[chosen, None] - 1)
         there = np.arange(width) < length[chosen, None]
         at = start[chosen, None] + place
-        yield (
-            chosen,
-            curves.prefetch[at],
-            curves.rate[at],
-            np.where(there, curves.count[at], 0.0),
-        )
+        yield (chosen, curves.prefetch[at], curves.rate[at], np.where(there, curves.count[at], 0.0))
 
 
 def _search(u: Floats, rate: Floats, weight: Floats) -> tuple[Mask, Floats]:
@@ -177,10 +160,10 @@ def _search(u: Floats, rate: Floats, weight: Floats) -> tuple[Mask, Floats]:
     broken = np.sum(weight * (r - start - slope * x - bend * hinge) ** 2, axis=1)
 
     below, above = slope[:, 0], (slope + bend)[:, 0]
-    curved = straight > ROUNDING * np.sum(weight * rate**2, axis=1)
+    curved = straight > ROUNDING_SHARE_OF_SQUARES * np.sum(weight * rate**2, axis=1)
     # F ratio of the two parameters that a bend adds (its place and size), of four in all.
-    believed = (straight - broken) / 2 * (levels - 4) >= SIGNIFICANCE * broken
-    found = curved & believed & (below > 0) & (above <= BEND * below)
+    believed = (straight - broken) / 2 * (levels - 4) >= BEND_F_RATIO * broken
+    found = curved & believed & (below > 0) & (above <= SLOPE_SHARE_ABOVE_KNEE * below)
     error = _place_error(x, weight, at, bend[:, 0], broken / np.maximum(levels - 4, 1))
     per_message = 1 / width[:, 0]
     return found, np.stack(

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controlmq.student import t_quantile
 from identification.statistics import Y_NEXT, Floats, Mask, Moments, U, Y
-
-NORMAL_95 = 1.959963984540054
-"""Standard deviations about the mean that hold 95 % of a normal distribution."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,8 @@ class Solutions:
     @property
     def half_widths(self) -> Floats:
         """How far a 95 % confidence interval reaches to either side of a, b and c."""
-        widths: Floats = student_95(self.free_rows)[:, None] * self.standard_errors
+        reach = np.array([t_quantile(free) for free in self.free_rows.tolist()])
+        widths: Floats = reach.reshape(-1, 1) * self.standard_errors
         return widths
 
 
@@ -124,19 +123,3 @@ def squared_residuals(moments: Moments, theta: Floats) -> Floats:
     bias = np.einsum("ni,ni->n", factor, moments.mean) - theta[:, 2]
     squares: Floats = np.maximum(about_mean, 0.0) + moments.weight * bias**2
     return squares
-
-
-def student_95(free_rows: Floats) -> Floats:
-    """Half-width of a 95 % interval in standard errors, by Student's t.
-
-    The expansion in 1/n of Abramowitz & Stegun 26.7.5: right to 0.1 % from 4 free rows on.
-    """
-    z = NORMAL_95
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    n = np.maximum(free_rows, 1.0)
-    return z + sum((term / n**power for power, term in enumerate(terms, start=1)), np.zeros_like(n))

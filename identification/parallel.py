@@ -1,6 +1,6 @@
 """A function over many points, on Spark's executors, with results as they come.
 
-Points are sent in batches, each batch as a Spark job of its own: Spark runs as many jobs side by
+Points are sent in batches, each batch as a Spark job: Spark runs as many jobs side by
 side as there are cores, results arrive while others still run, and the same calls work on a
 local session, a cluster and Spark Connect.
 """
@@ -28,22 +28,22 @@ BATCHES_PER_CORE = 24
 """Enough that progress is seen and the last batches keep all cores busy; few enough that a
 job's own cost, some 50 ms, stays small beside its work."""
 
-AHEAD = 2
+JOBS_PER_CORE = 2
 """Jobs under way for each core: one runs, one is ready when it ends."""
 
-CANCEL_SECONDS = 0.2
+CANCEL_EVERY_SECONDS = 0.2
 """Between two requests to cancel what is still under way."""
 
 
 def over(
     spark: SparkSession, function: Callable[[Point], Result], points: Sequence[Point]
 ) -> Generator[tuple[int, Result], None, None]:
-    """``function`` of every point, as ``(number of the point, result)``, in no certain order.
+    """``function`` of every point, as ``(number of the point, result)``, in any order.
 
     Function, points and results must be picklable, the function's module importable by the
-    executors. The first point that raises ends all of it: with a
-    :class:`~controlmq.errors.ControlmqError` of its own, if that is what it raised. Leaving
-    the iterator early, by Ctrl-C say, cancels what is under way.
+    executors. The first point that raises ends all of it; a
+    :class:`~controlmq.errors.ControlmqError` is raised again as it was. Leaving the iterator
+    early, for example by Ctrl-C, cancels what is under way.
     """
     cores = parallelism(spark)
     size = max(1, -(-len(points) // (cores * BATCHES_PER_CORE)))
@@ -56,7 +56,7 @@ def over(
         _tag(spark, tag)
         return _run(spark, function, [(number, points[number]) for number in batch])
 
-    pool = ThreadPoolExecutor(cores * AHEAD, thread_name_prefix="controlmq-job")
+    pool = ThreadPoolExecutor(cores * JOBS_PER_CORE, thread_name_prefix="controlmq-job")
     jobs: list[Future[list[tuple[int, Result]]]] = [pool.submit(job, batch) for batch in batches]
     try:
         for done in as_completed(jobs):
@@ -67,7 +67,7 @@ def over(
         # A job on its way to Spark is not yet known there: cancel until none is left.
         while wait(jobs, timeout=0).not_done:
             _cancel(spark, tag)
-            wait(jobs, timeout=CANCEL_SECONDS)
+            wait(jobs, timeout=CANCEL_EVERY_SECONDS)
         pool.shutdown(wait=True)
 
 
@@ -114,7 +114,7 @@ def _run(
 
 
 def _answer(function: Callable[[Any], Any], number: int, point: object) -> bytes:
-    """What became of a point: a mistake of the user's comes back as such, not as a traceback."""
+    """The result of a point; a user's mistake is returned as such, not as a traceback."""
     try:
         return pickle.dumps((number, function(point), None))
     except ControlmqError as error:

@@ -46,8 +46,8 @@ class Reason:
 def judged(raw: DataFrame, there: Collection[str]) -> DataFrame:
     """The raw samples with their values parsed (``parsed.*``), and ``reason`` and ``column``.
 
-    ``there`` are the parts of a sample that the sources have; the others are parsed to null and
-    missed by nobody. A good sample's reason is null.
+    ``there`` are the parts of a sample that the sources have; the others are parsed to null
+    and not reported as missing. A good sample's reason is null.
     """
     parsed = raw.select("*", F.struct(*_parsed(there)).alias("parsed"))
     what = F.lit(None).cast("string")

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
 from controlmq.errors import InputError
+from controlmq.replacing import Here
 from controlmq.traces import COLUMNS, check_columns, trace_files
-from identification.replacing import Here
 
 SPARK_TYPES = {"string": "string", "int64": "bigint", "double": "double", "bool": "boolean"}
 ARROW_NAMES = {
@@ -53,7 +53,7 @@ def read_traces(
 
 
 def refuse_unreadable(path: Path) -> None:
-    """Refuse a folder in which one may not be listed: its files would be missed by nobody."""
+    """Refuse a folder that may not be listed: its files would be silently skipped."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, PermissionError):  # a file, or nothing there
@@ -111,11 +111,7 @@ def _read(spark: SparkSession, files: list[Path], kinds: Sequence[tuple[str, str
 
 def as_traces(found: DataFrame, by: Sequence[str]) -> DataFrame:
     """Only the columns of a trace, in their types, and those to group by as they are."""
-    _check(
-        "the trace",
-        [(name, ARROW_NAMES.get(kind, kind)) for name, kind in found.dtypes],
-        by,
-    )
+    _check("the trace", [(name, ARROW_NAMES.get(kind, kind)) for name, kind in found.dtypes], by)
     columns = [
         F.col(f"`{name}`").cast(SPARK_TYPES[kind]).alias(name)
         for name, (kind, _) in COLUMNS.items()

@@ -86,7 +86,7 @@ def _running() -> SparkSession | None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C be Ctrl-C: Java is interrupted too, and what then fails does not hide it."""
+    """Raise KeyboardInterrupt for Ctrl-C, whatever Java, which is interrupted too, raises then."""
     root = logging.getLogger()
     root.addFilter(_not_of_ctrl_c)
     try:
@@ -130,7 +130,7 @@ def _connect(url: str) -> SparkSession:
 
 
 def _knock(what: str, host: str, port: int) -> None:
-    """Refuse in seconds what Spark would try to reach for minutes."""
+    """Refuse within seconds an address that Spark would try to reach for minutes."""
     try:
         socket.create_connection((host, port), timeout=REACH_SECONDS).close()
     except OSError as error:
@@ -203,7 +203,7 @@ def _start(master: str, progress: bool) -> SparkSession:
 
 
 def _find_java() -> None:
-    """Refuse to start without Java, in words that Spark's own scripts do not find."""
+    """Refuse to start without Java, with a message that says how to get it."""
     home = os.environ.get("JAVA_HOME")
     if home is None:
         if shutil.which("java") is None:

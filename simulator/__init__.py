@@ -1,17 +1,22 @@
 """A simulated AMQP broker and its clients, driven by the same loop as a live consumer."""
 
-from simulator.broker import Broker, Link, Queue
-from simulator.consumers import Consumer, Send
-from simulator.duration import Duration, Size
-from simulator.metrics import Meter, Metrics
+from simulator.meter import Meter
+from simulator.metrics import Metrics
 from simulator.plant import SimulatedConsumer, plants
 from simulator.recording import Recording
-from simulator.routing import Binding, Exchange
-from simulator.rules import Rule
-from simulator.scenario import Scenario
-from simulator.scenario_file import load_scenario, parse_scenario, shipped_scenarios
+from simulator.scenario.broker import Broker
+from simulator.scenario.changes import Change
+from simulator.scenario.consumers import Consumer
+from simulator.scenario.distributions import Duration, Size
+from simulator.scenario.exchanges import Binding, Exchange
+from simulator.scenario.links import Link
+from simulator.scenario.messages import Message, Send
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.queues import Queue
+from simulator.scenario.rules import Rule
+from simulator.scenario.scenario import Scenario
+from simulator.scenario.toml_file import load_scenario, parse_scenario, shipped_scenarios
 from simulator.simulation import ConsumerTotals, Counts, Simulation
-from simulator.workload import Change, Message, Publishers
 
 __all__ = [
     "Binding",

@@ -1,23 +1,26 @@
-"""What a user of RabbitMQ looks at: rates, lengths, latencies, utilisation.
-
-Metrics are of an interval: a meter reads what happened since it was last read.
-"""
+"""Metrics of an interval, as RabbitMQ users know them: rates, lengths, latencies, utilisation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from simulator.latency import BINS, quantile
-
-if TYPE_CHECKING:
-    from simulator.simulation import ConsumerTotals, Simulation
+from simulator.engine.latency_bins import quantile
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
-"""Those of a latency that recordings keep and tables show, by name."""
+"""The percentiles of a latency that recordings keep and tables show, by name."""
+
+
+class _Percentile:
+    """A percentile of a latency as its attribute."""
+
+    def __init__(self, percent: float) -> None:
+        self.percent = percent
+
+    def __get__(self, latency: Latency, owner: type) -> float:
+        return latency.percentile(self.percent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +35,10 @@ class Latency:
     counts: npt.NDArray[Any] = field(repr=False)
 
     def percentile(self, percent: float) -> float:
-        """The latency that ``percent`` % of the messages stayed below."""
+        """The latency below which ``percent`` % of the messages stayed."""
         return quantile(self.counts, percent / 100)
 
-    @property
-    def p50(self) -> float:
-        """The median."""
-        return self.percentile(50)
-
-    @property
-    def p90(self) -> float:
-        """The 90th percentile."""
-        return self.percentile(90)
-
-    @property
-    def p99(self) -> float:
-        """The 99th percentile."""
-        return self.percentile(99)
-
-    @property
-    def p999(self) -> float:
-        """The 99.9th percentile."""
-        return self.percentile(99.9)
+    p50, p90, p99, p999 = map(_Percentile, PERCENTILES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +65,11 @@ class QueueMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetrics:
-    """A consumer: messages handed to its business logic a second, mean messages in flight.
+    """A consumer: its prefetch, messages/second handed to its handlers, mean number in flight.
 
-    ``buffer_time`` and ``work_time`` are mean seconds a message; ``utilisation`` is the share
-    of time that its handlers were busy, ``starved`` that its window had room in vain.
+    ``buffer_time`` and ``work_time`` are mean seconds per message. ``utilisation`` is the share of
+    time that its handlers were busy; ``starved`` is the share of time that its window had room
+    and the queue was empty.
     """
 
     prefetch: float
@@ -102,8 +88,8 @@ class ConsumerMetrics:
 class PublisherMetrics:
     """A group of publishers: messages/second, and the share of time each was blocked.
 
-    ``confirm_time`` is the mean of seconds from sending a message to its confirm, ``late`` the
-    share of messages that something kept from being sent when they were due.
+    ``confirm_time`` is the mean number of seconds from sending a message to its confirm. ``late``
+    is the share of messages that were sent later than they were due.
     """
 
     publish_rate: float
@@ -116,7 +102,7 @@ class PublisherMetrics:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics:
-    """The broker: share of its cores and of its disk that was busy, bytes in all queues."""
+    """The broker: how busy its cores and its disk were, as shares, and the bytes in all queues."""
 
     core_utilisation: float
     disk_utilisation: float
@@ -127,8 +113,8 @@ class BrokerMetrics:
 class Metrics:
     """One interval that ended at ``time`` and was ``interval`` seconds long.
 
-    ``chains`` has the types that consumers pass on, with their latency since the publisher sent
-    the message that they follow from.
+    ``chains`` has the types that consumers pass on, with the time since the first message of each
+    chain was published.
     """
 
     time: float
@@ -139,188 +125,3 @@ class Metrics:
     types: dict[str, Latency]
     broker: BrokerMetrics
     chains: dict[str, Latency]
-
-
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """Copies of all that is counted, at an instant."""
-
-    time: float
-    clock: Any
-    queues: Any
-    lengths: npt.NDArray[Any]  # integral of each length up to the instant
-    totals: dict[str, ConsumerTotals]
-    consumers: Any
-    publishers: dict[str, tuple[int, int, int, int, float, float]]
-    latencies: Any
-    bins: Any
-
-
-class Meter:
-    """Reads the metrics of a simulation, each time since the time before."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-        self._before = self._snapshot()
-
-    def read(self) -> Metrics:
-        """The metrics since the last reading, or since the meter was made."""
-        before, after = self._before, self._snapshot()
-        self._before = after
-        interval = after.time - before.time
-        state = self.simulation.state
-        counted = (after.bins - before.bins).reshape(-1, BINS)
-        noted = after.latencies["count"] - before.latencies["count"]
-        sums = after.latencies["sum"] - before.latencies["sum"]
-
-        def of_queue(row: int) -> Any:
-            queue = state.queues[row]
-            return np.arange(queue["first_pair"], queue["first_pair"] + queue["pairs"])
-
-        def latency(rows: Any) -> Latency:
-            count = int(noted[rows].sum())
-            mean = float(sums[rows].sum()) / count if count else float("nan")
-            return Latency(count, mean, counted[rows].sum(axis=0))
-
-        types = self.simulation.types
-        return Metrics(
-            time=after.time,
-            interval=interval,
-            queues={
-                queue.name: _queue(before, after, row, interval, latency(of_queue(row)))
-                for row, queue in enumerate(self.simulation.scenario.queues)
-            },
-            consumers={
-                name: self._consumer(index, name, before, after, interval)
-                for index, name in enumerate(after.totals)
-            },
-            publishers={
-                name: self._publishers(name, before, after, interval) for name in after.publishers
-            },
-            types={
-                name: latency(np.flatnonzero(state.pairs == type_))
-                for type_, name in enumerate(types)
-            },
-            broker=_broker(before, after, interval),
-            chains={
-                types[type_]: latency(np.array([row]))
-                for type_, row in self.simulation.chain_rows.items()
-            },
-        )
-
-    def _consumer(
-        self, index: int, name: str, before: _Snapshot, after: _Snapshot, interval: float
-    ) -> ConsumerMetrics:
-        new, row = after.totals[name], after.consumers[index]
-        old, was = before.totals.get(name), None
-        if old is not None:
-            was = before.consumers[index]
-
-        def grew(key: str) -> float:
-            return float(getattr(new, key) - (0 if old is None else getattr(old, key)))
-
-        def counted(key: str) -> int:
-            return int(row[key]) - (0 if was is None else int(was[key]))
-
-        return ConsumerMetrics(
-            prefetch=float(row["wanted_prefetch"]),
-            arrival_rate=_per(grew("arrivals"), interval),
-            in_flight=_per(grew("in_flight_time"), interval),
-            buffer_time=_per(grew("buffer_time"), grew("arrivals")),
-            work_time=_per(grew("work_time"), grew("finished")),
-            utilisation=_per(grew("busy_time"), interval * int(row["handlers"])),
-            starved=_per(grew("starved_time"), interval),
-            failures=counted("failed"),
-            crashes=counted("crashes"),
-            lost=counted("lost"),
-        )
-
-    def _publishers(
-        self, name: str, before: _Snapshot, after: _Snapshot, interval: float
-    ) -> PublisherMetrics:
-        new = after.publishers[name]
-        old = before.publishers.get(name, (0, 0, 0, 0, 0.0, 0.0))
-        sent, late, confirmed, refused, waited, blocked = (
-            a - b for a, b in zip(new, old, strict=True)
-        )
-        count = len(self.simulation.publisher_rows(name))
-        return PublisherMetrics(
-            publish_rate=_per(sent, interval),
-            confirm_rate=_per(confirmed, interval),
-            refuse_rate=_per(refused, interval),
-            confirm_time=_per(waited, confirmed + refused),
-            blocked=_per(blocked, interval * count),
-            late=_per(late, sent),
-        )
-
-    def _snapshot(self) -> _Snapshot:
-        simulation = self.simulation
-        state, now = simulation.state, simulation.now
-        queues = state.queues.copy()
-        lengths = queues["length_time"] + queues["length"] * (now - queues["since"])
-        publishers = {}
-        for name in simulation.publishers:
-            rows = simulation.publisher_rows(name)
-            waits = rows["blocked_time"] + np.where(rows["blocked"], now - rows["since"], 0.0)
-            publishers[name] = (
-                int(rows["published"].sum()),
-                int(rows["late"].sum()),
-                int(rows["confirmed"].sum()),
-                int(rows["refused"].sum()),
-                float(rows["confirm_time"].sum()),
-                float(waits.sum()),
-            )
-        return _Snapshot(
-            time=now,
-            clock=state.clock[0].copy(),
-            queues=queues,
-            lengths=lengths,
-            totals={name: simulation.totals(name) for name in simulation.consumers},
-            consumers=state.consumers.copy(),
-            publishers=publishers,
-            latencies=state.latencies.copy(),
-            bins=state.bins.copy(),
-        )
-
-
-def _per(amount: float, of: float) -> float:
-    """``amount / of``, or nan where there is nothing to divide by."""
-    return float(amount) / of if of else float("nan")
-
-
-def _queue(
-    before: _Snapshot, after: _Snapshot, row: int, interval: float, latency: Latency
-) -> QueueMetrics:
-    old, new = before.queues[row], after.queues[row]
-
-    def rate(key: str) -> float:
-        return _per(int(new[key]) - int(old[key]), interval)
-
-    return QueueMetrics(
-        length=int(new["length"]),
-        mean_length=_per(after.lengths[row] - before.lengths[row], interval),
-        growth=rate("length"),
-        memory=int(new["bytes"]),
-        publish_rate=rate("published"),
-        deliver_rate=rate("delivered"),
-        acknowledge_rate=rate("acknowledged"),
-        redeliver_rate=rate("returned"),
-        drop_rate=rate("dropped"),
-        expire_rate=rate("expired"),
-        reject_rate=rate("rejected"),
-        dead_letter_rate=rate("dead_lettered"),
-        latency=latency,
-    )
-
-
-def _broker(before: _Snapshot, after: _Snapshot, interval: float) -> BrokerMetrics:
-    cores = int(after.clock["cores"])
-
-    def busy(key: str) -> float:
-        return float(after.clock[key]) - float(before.clock[key])
-
-    return BrokerMetrics(
-        core_utilisation=_per(busy("core_time"), interval * cores) if cores else 0.0,
-        disk_utilisation=_per(busy("disk_time"), interval),
-        memory=int(after.clock["bytes"]),
-    )

@@ -1,23 +1,24 @@
-"""The simulated consumer as a plant: the loop drives it as it drives a live one."""
+"""The simulated consumer as a plant: the control loop drives it like a live one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controlmq.consumer.spread import Spread
 from controlmq.errors import InputError
 from controlmq.loop import Sample
-from simulator.scenario import Scenario
+from simulator.scenario.scenario import Scenario
 from simulator.simulation import Counts, Simulation
 
 
 class SimulatedConsumer:
     """One consumer of a simulated scenario.
 
-    Observing it runs the scenario to the end of its next sample interval. ``consumer`` names
-    which one, when the scenario has several; the others keep the prefetch the scenario gives
-    them, unless they are driven too: see :func:`plants`. With a ``simulation`` of the scenario
-    it is a consumer of that, also one that joined while it ran, and its first interval begins
-    where the simulation is.
+    Observing it runs the scenario to the end of the next sample interval. If the scenario has
+    several consumers, ``consumer`` names the one to drive. The others keep the scenario's prefetch
+    unless they are driven too: see :func:`plants`. With a ``simulation`` it is a consumer of that
+    simulation, possibly one that joined while it ran, and its first interval begins at the
+    simulation's present time.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class SimulatedConsumer:
         self.name = names[0] if consumer is None else consumer
         self.interval = scenario.sample_interval
         self._before = self.simulation.totals(self.name)
-        self.simulation.most_in_flight(self.name)  # counts from here on
+        self.simulation.most_in_flight(self.name)  # it is counted from here on
         self._number = 0
-        # The sample intervals since the instant from which they are counted.
+        # When sample intervals are counted from, and how many there were since.
         self._start, self._intervals = self.simulation.now, 0
         self._most_in_flight = 0
+        self._spread = Spread()
+        self._driven = False
 
     @property
     def prefetch(self) -> float:
@@ -56,14 +59,14 @@ class SimulatedConsumer:
 
     @property
     def counts(self) -> Counts:
-        """Where all messages of the scenario went."""
+        """Where all messages of the scenario are or went."""
         return self.simulation.counts
 
     def observe(self) -> Sample:
         """Run the next interval and return what a consumer would measure in it.
 
-        If the simulation has been run past its end, the sample is of all the time since the
-        last one, and the next interval begins where the simulation is.
+        If the simulation has already run past the end of the interval, the sample covers all the
+        time since the last one, and the next interval begins at the present time.
         """
         prefetch, interval = self.prefetch, self.interval
         self._number += 1
@@ -80,47 +83,59 @@ class SimulatedConsumer:
         arrivals = after.arrivals - before.arrivals
         finished = after.finished - before.finished
         starved = (after.starved_time - before.starved_time) / interval
+        acks = after.acks_given - before.acks_given
+        slot_seconds = after.open_time - before.open_time
+        self._spread.measured(slot_seconds, acks, interval, prefetch, starved > 0)
+        self._space()
         return Sample(
             number=self._number,
             time=time,
             interval=interval,
             prefetch=prefetch,
             arrivals=arrivals,
-            # A rounding error must not take the share out of its range.
+            # A rounding error must not push the share out of its range.
             starved=min(max(starved, 0.0), 1.0),
             in_flight=(after.in_flight_time - before.in_flight_time) / interval,
             handler_time=(after.work_time - before.work_time) / max(finished, 1),
             buffer_time=(after.buffer_time - before.buffer_time) / max(arrivals, 1),
+            held=(after.held_time - before.held_time) / interval,
         )
 
     def actuate(self, prefetch: float) -> None:
         """Put a real-valued prefetch in force from now on."""
         self.simulation.set_prefetch(self.name, prefetch)
+        self._driven = True
+        self._space()
+
+    def _space(self) -> None:
+        """Spread acks as a live consumer does: only one that a controller drives."""
+        if self._driven and self.simulation.spreads_acks(self.name):
+            self.simulation.set_spacing(self.name, self._spread.spacing(self.prefetch))
 
     def set_service_time(self, mean: float) -> None:
-        """From now on the business logic takes ``mean`` seconds on average."""
+        """Make the business logic take ``mean`` seconds on average from now on."""
         self.simulation.set_service_time(self.name, mean)
 
     def set_publish_rate(self, factor: float) -> None:
-        """All publishers send ``factor`` times as often as the scenario says."""
+        """Make all publishers send ``factor`` times as often as the scenario says."""
         self.simulation.set_publish_rate(factor)
 
     def pause_publishers(self) -> None:
-        """No publisher sends until :meth:`resume_publishers`."""
+        """Pause all publishers until :meth:`resume_publishers`."""
         self.simulation.pause_publishers()
 
     def resume_publishers(self) -> None:
-        """Every publisher goes on where it was paused."""
+        """Let every publisher continue where it was paused."""
         self.simulation.resume_publishers()
 
 
 def plants(
     scenario: Scenario, consumers: Sequence[str] | None = None, *, seed: int = 0
 ) -> dict[str, SimulatedConsumer]:
-    """Several consumers of one simulation, all of them or those named, each for its own loop.
+    """Several consumers of one simulation, all or those named, each for its own control loop.
 
     The loops take turns, one step each: the first to observe runs the simulation to the end of
-    the interval, and the others find it there. What a loop decides is in force from then on.
+    the interval, and the others observe the same interval. What a loop decides takes effect then.
     """
     simulation = Simulation(scenario, seed)
     names = [each.name for each in scenario.consumers] if consumers is None else consumers

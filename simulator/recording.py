@@ -1,4 +1,4 @@
-"""Time series of a run: to tables, to Parquet, to a picture."""
+"""Records a run as time series, for tables, Parquet files and a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from controlmq.checks import above_zero
 from controlmq.errors import InputError
-from simulator.metrics import PERCENTILES, Latency, Meter, Metrics
+from simulator.meter import Meter
+from simulator.metrics import PERCENTILES, Latency, Metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 KINDS = ("queues", "consumers", "publishers", "types", "chains", "broker")
 
-COLUMN, MOST_NAMES = 8, 12
-"""Names that fit below each other beside a panel, and lines that a legend names at all."""
+LEGEND_COLUMN_NAMES, MOST_LEGEND_NAMES = 8, 12
+"""Names that fit in one column beside a panel, and the most lines for which there is a legend."""
 
 
 class Recording:
     """The metrics of a run, one reading every ``interval`` seconds.
 
-    Memory grows with the number of readings, a row for each entity, not with that of messages.
+    Memory grows with the number of readings and entities, not with the number of messages.
     """
 
     def __init__(self, simulation: Simulation, interval: float) -> None:
@@ -40,11 +41,11 @@ class Recording:
         self._start = simulation.now
 
     def run_until(self, time: float) -> None:
-        """Run the simulation on, and read its metrics at every end of an interval."""
+        """Run the simulation, and read its metrics at the end of every interval."""
         while (end := self._start + (self._readings + 1) * self.interval) <= time:
             self.simulation.run_until(end)
             reading = self._meter.read()
-            # A reading has a histogram for every latency; what is kept are its percentiles.
+            # A reading has a histogram for every latency; only its percentiles are kept.
             for kind, rows in self._rows.items():
                 rows.extend(_rows(reading, kind))
             self._readings += 1
@@ -53,21 +54,21 @@ class Recording:
     def rows(self, kind: str) -> list[dict[str, Any]]:
         """Readings of one kind, in order.
 
-        Kinds are "queues", "consumers", "publishers", "types" (of messages), "chains" (the types
-        that consumers pass on, since the message that they follow from) and "broker".
+        Kinds are "queues", "consumers", "publishers", "types" (of messages), "chains" (types that
+        consumers pass on, timed from the first message of the chain) and "broker".
         """
         if kind not in KINDS:
             raise InputError(f"kind is {kind!r}; give one of {', '.join(KINDS)}.")
         return [dict(row) for row in self._rows[kind]]
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write ``queues.parquet`` and so on, a row per reading and entity; their paths."""
+        """Write one file for each kind, a row per reading and entity; returns their paths."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         tables = {kind: pa.Table.from_pylist(rows) for kind, rows in self._rows.items()}
         if not self._rows["chains"]:
-            tables["chains"] = tables["types"].slice(0, 0)  # no rows, but their columns
+            tables["chains"] = tables["types"].slice(0, 0)  # no rows, but the columns
         made = []
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -80,10 +81,10 @@ class Recording:
         return made
 
     def tables(self) -> list[Table]:
-        """The run since this was last asked, for a terminal.
+        """Tables for a terminal, of the time since they were last asked for.
 
-        Queues, consumers and publishers; types of messages where they say more than queues,
-        what consumers pass on, the broker where its work takes time, and what rules did.
+        Queues, consumers and publishers; types of messages if they differ from the queues; what
+        consumers pass on; the broker if its work takes time; and what rules did.
         """
         from simulator.summary import tables
 
@@ -92,8 +93,8 @@ class Recording:
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw publishers, queues and consumers over time.
 
-        Rates of publishers, the share of time they were blocked where any was, lengths of
-        queues, rates of consumers, what is in flight to them, how busy they are, and latencies.
+        Rates of publishers, the share of time they were blocked if any was, lengths of queues,
+        rates of consumers, messages in flight to them, how busy they are, and latencies.
         """
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -127,7 +128,7 @@ class Recording:
             ) from None
 
     def _series(self, kind: str) -> dict[str, list[dict[str, Any]]]:
-        """The rows of each entity, by its name, in the order in which they joined."""
+        """The rows of each entity by its name, in the order in which they joined."""
         series: dict[str, list[dict[str, Any]]] = {}
         for row in self._rows[kind]:
             series.setdefault(row["name"], []).append(row)
@@ -147,8 +148,8 @@ def _panel(
         _line(axes, rows, key, scale=scale, label=name)
     axes.set_ylabel(label)
     axes.set_ylim(bottom=0)
-    if legend and 0 < len(series) <= MOST_NAMES:
-        columns = 1 if len(series) <= COLUMN else 2
+    if legend and 0 < len(series) <= MOST_LEGEND_NAMES:
+        columns = 1 if len(series) <= LEGEND_COLUMN_NAMES else 2
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", ncols=columns)
 
 

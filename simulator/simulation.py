@@ -1,4 +1,4 @@
-"""A scenario in motion: runs to any instant, can be changed there, and runs on."""
+"""A simulation of a scenario: it runs to any instant, can be changed there, and runs on."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from typing import Any
 
 import numpy as np
 
-from controlmq.checks import finite, prefetch_count
+from controlmq.checks import finite, not_negative, prefetch_count
 from controlmq.errors import InputError
-from simulator.adaptation import Adaptation
-from simulator.consumers import Consumer
-from simulator.engine import FINISHED, STANDING_STILL, run_until
-from simulator.knobs import fastest, rate_factor, service_time, stretch
-from simulator.layout import Layout, new_state
-from simulator.messages import with_room
-from simulator.scenario import Scenario
-from simulator.state import State
-from simulator.workload import Publishers
+from simulator.engine.event_loop import FINISHED, STANDING_STILL, run_until
+from simulator.engine.initial_state import new_state
+from simulator.engine.layout import Layout
+from simulator.engine.messages import with_room
+from simulator.engine.simulation_state import SimulationState
+from simulator.rule_runner import RuleRunner
+from simulator.scenario.consumers import Consumer
+from simulator.scenario.knobs import fastest, rate_factor, service_time, stretch
+from simulator.scenario.publishers import Publishers
+from simulator.scenario.scenario import Scenario
 
-MOST_MESSAGES = 2**25
-"""Messages in the system at once, 34 million in 3 GB: a queue without a bound has outgrown
-what a run is worth before it takes the machine down."""
+MOST_MESSAGES_IN_SYSTEM = 2**25
+"""34 million messages take 3 GB. A queue without a bound stops the run here, before it uses up the
+machine's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Messages since time 0, over all queues, and where they are now.
 
-    A message counts once for every queue it came to. None is lost: ``published`` is
+    A message counts once for every queue it reached. None is lost: ``published`` is
     ``dropped + expired + queued + delivered - returned``, and ``delivered`` is ``acknowledged +
-    rejected + returned + in_flight + hidden``. Of those dropped, expired and rejected,
-    ``dead_lettered`` were sent on, each to one queue or several. A copy counts as published when
-    it enters its queue; one that would come back to a queue it was dead-lettered from, and that
-    no consumer has rejected since, is discarded before it does and counts as ``cycled`` alone.
-    ``hidden`` are those that no consumer holds and that are not visible again yet, less those
-    visible again that a consumer still holds.
+    rejected + returned + in_flight + hidden``. ``dead_lettered`` of those dropped, expired and
+    rejected were sent on, each to one or more queues. A copy counts as published when it enters
+    its queue. A copy that would return to a queue that dead-lettered it is discarded before it
+    enters, unless a consumer has rejected it since, and counts only as ``cycled``. ``hidden`` are
+    those that no consumer holds and that are not visible again yet, minus those that are visible
+    again while a consumer still holds them.
     """
 
     published: int
@@ -58,14 +59,18 @@ class ConsumerTotals:
 
     ``arrivals`` messages were handed to its business logic and ``finished`` messages left it.
     Times are in seconds: ``starved_time`` with room in the window and an empty queue,
-    ``in_flight_time`` summed over messages in flight, ``work_time`` over finished messages,
-    ``buffer_time`` over arrivals, ``busy_time`` over handlers.
+    ``in_flight_time`` summed over messages in flight, ``held_time`` over held acks, ``open_time``
+    over open slots, ``work_time`` over finished messages, ``buffer_time`` over arrivals,
+    ``busy_time`` over handlers. ``acks_given`` are those of handlers, held ones included.
     """
 
     arrivals: int
     finished: int
+    acks_given: int
     starved_time: float
     in_flight_time: float
+    held_time: float
+    open_time: float
     work_time: float
     buffer_time: float
     busy_time: float
@@ -74,8 +79,8 @@ class ConsumerTotals:
 class Simulation:
     """Runs a scenario from time 0; the same scenario and seed give the same run, bit for bit.
 
-    Where a run is stopped and continued makes no difference to it. Changes take effect at the
-    instant it has reached.
+    Stopping a run and continuing it does not change it. Changes take effect at the instant that
+    the run has reached.
     """
 
     def __init__(self, scenario: Scenario, seed: int = 0) -> None:
@@ -84,8 +89,8 @@ class Simulation:
         self.scenario = scenario
         self.seed = seed
         self._state = new_state(scenario, seed)
-        flows = scenario.flows()
-        self._types, self._kinds, self.chain_rows = flows.types, flows.kinds, flows.chain_rows
+        paths = scenario.message_paths()
+        self._types, self._kinds, self.chain_rows = paths.types, paths.kinds, paths.chain_rows
         self._consumers: dict[str, tuple[Consumer, int]] = {
             consumer.name: (consumer, row) for row, consumer in enumerate(scenario.consumers)
         }
@@ -94,13 +99,13 @@ class Simulation:
         for group in scenario.publishers:
             self._publishers[group.name] = group, list(range(first, first + group.count))
             first += group.count
-        # Of each that is or was there the one in the scenario that it is like.
+        # For every entity that is or was there, the one in the scenario that it is a copy of.
         self._consumers_like = {name: name for name in self._consumers}
         self._publishers_like = {name: name for name in self._publishers}
         self._rates: dict[str, float] = {}
         self._paused: set[str] = set()
         self._removed: set[str] = set()
-        self._adaptation = Adaptation(self, scenario.rules) if scenario.rules else None
+        self._rules = RuleRunner(self, scenario.rules) if scenario.rules else None
 
     @property
     def now(self) -> float:
@@ -108,17 +113,17 @@ class Simulation:
         return float(self._state.clock[0]["now"])
 
     @property
-    def state(self) -> State:
-        """The arrays the run consists of, to read."""
+    def state(self) -> SimulationState:
+        """The arrays of the run, to read."""
         return self._state
 
     def run_until(self, time: float) -> None:
         """Simulate up to and including ``time`` seconds; a time in the past changes nothing."""
         end = finite("time", time)
-        if self._adaptation is not None:
-            while (stop := self._adaptation.next_stop) <= end:
+        if self._rules is not None:
+            while (stop := self._rules.next_stop) <= end:
                 self._run(stop)
-                self._adaptation.act()
+                self._rules.act()
         self._run(end)
 
     def _run(self, end: float) -> None:
@@ -128,10 +133,10 @@ class Simulation:
             if status == STANDING_STILL:
                 raise InputError(
                     f"messages go in a circle at {self.now:g} seconds and time stands still; "
-                    "give the work or the links on their way more than 0 seconds."
+                    "give the work or the links of the circle more than 0 seconds."
                 )
             rows = 2 * self._state.pool.size
-            if rows > MOST_MESSAGES:
+            if rows > MOST_MESSAGES_IN_SYSTEM:
                 raise InputError(
                     f"{rows // 2} messages are in the system at {self.now:g} seconds; "
                     "give the queue a max_length or publish less."
@@ -140,17 +145,22 @@ class Simulation:
             self._state = self._state.replaced(pool=pool)
 
     def set_prefetch(self, consumer: str, prefetch: float) -> None:
-        """Put a real-valued prefetch in force; what is in flight stays until acknowledged."""
+        """Put a real-valued prefetch in force; messages in flight stay until acknowledged."""
         self._row(consumer)["wanted_prefetch"] = prefetch_count("prefetch", prefetch)
         self._state.clock[0]["changed"] = True
 
+    def set_spacing(self, consumer: str, spacing: float) -> None:
+        """Keep the acks that open slots ``spacing`` seconds apart from now on; 0 for none."""
+        self._row(consumer)["wanted_spacing"] = not_negative("spacing", spacing)
+        self._state.clock[0]["changed"] = True
+
     def set_service_time(self, consumer: str, mean: float) -> None:
-        """From now on work takes ``mean`` seconds on average, its distribution stretched."""
+        """Make work take ``mean`` seconds on average from now on, by scaling its distribution."""
         scale = stretch(self._consumer(consumer)[0], service_time("service time", mean))
         self._state.sources[int(self._row(consumer)["work"])]["scale"] = scale
 
     def set_publish_rate(self, factor: float, publishers: str | None = None) -> None:
-        """Publishers, all or those named, send ``factor`` times as often as the scenario says."""
+        """Make publishers, all or those named, send at ``factor`` times the scenario's rate."""
         chosen = self._groups(publishers)
         most = min(fastest(self._publishers[name][0]) for name in chosen)
         rate = rate_factor("publish rate factor", factor, most)
@@ -159,13 +169,13 @@ class Simulation:
         self._put_rates_in_force(chosen)
 
     def pause_publishers(self, publishers: str | None = None) -> None:
-        """No publisher, or none of those named, sends until :meth:`resume_publishers`."""
+        """Pause all publishers, or those named, until :meth:`resume_publishers`."""
         chosen = self._groups(publishers)
         self._paused.update(chosen)
         self._put_rates_in_force(chosen)
 
     def resume_publishers(self, publishers: str | None = None) -> None:
-        """Every publisher, or each of those named, goes on where it was paused."""
+        """Let all publishers, or those named, continue where they were paused."""
         chosen = self._groups(publishers)
         self._paused.difference_update(chosen)
         self._put_rates_in_force(chosen)
@@ -178,7 +188,7 @@ class Simulation:
         self._state.clock[0]["changed"] = True
 
     def add_consumer(self, like: str, name: str | None = None) -> str:
-        """From now on there is one more consumer, as the scenario describes ``like``; its name."""
+        """Add a consumer, with the scenario's description of ``like``; returns its name."""
         model = self._consumers_like[self._consumer(like)[0].name]
         new = _new_name(model, name, self._consumers_like)
         consumer = replace(self._consumers[model][0], name=new)
@@ -192,12 +202,12 @@ class Simulation:
         return consumer.name
 
     def remove_consumer(self, name: str) -> None:
-        """A consumer gets no more messages; it finishes those it has."""
+        """Remove a consumer: it gets no more messages and finishes those it has."""
         self._row(name)["wanted"] = False
         self._state.clock[0]["changed"] = True
 
     def add_publishers(self, like: str, name: str | None = None) -> str:
-        """From now on there is one more group of publishers, as ``like``; its name."""
+        """Add a group of publishers like ``like``; returns its name."""
         model = self._publishers_like[self._groups(like)[0]]
         new = _new_name(model, name, self._publishers_like)
         group = replace(self._publishers[model][0], name=new)
@@ -210,13 +220,13 @@ class Simulation:
         return group.name
 
     def remove_publishers(self, name: str) -> None:
-        """A group of publishers sends no more, and does not resume."""
+        """Remove a group of publishers: it sends nothing from now on."""
         self._removed.update(self._groups(name))
         self._put_rates_in_force([name])
 
     @property
     def counts(self) -> Counts:
-        """Where all messages went."""
+        """Where all messages are or went."""
         queues = self._state.queues
         return Counts(
             queued=int(queues["length"].sum()),
@@ -232,11 +242,17 @@ class Simulation:
         """The prefetch in force."""
         return float(self._row(consumer)["wanted_prefetch"])
 
+    def spreads_acks(self, consumer: str) -> bool:
+        """Whether a consumer spreads its acks while a controller drives it."""
+        return self._consumer(consumer)[0].spread_acks
+
     def totals(self, consumer: str) -> ConsumerTotals:
         """What a consumer did up to now."""
         row = self._row(consumer)
-        # The engine adds up times when the window changes; this is the rest, up to now.
+        # The engine adds up times when the window changes; this is the time since then.
         rest = self.now - float(row["since"])
+        held = int(self._state.lines[int(row["held_line"])]["length"])
+        slots = max(int(row["high"]), int(row["in_flight"]))
         first, count = int(row["first_handler"]), int(row["handlers"])
         handlers = self._state.handlers[first : first + count]
         busy = handlers["slot"][handlers["message"] >= 0]
@@ -245,15 +261,18 @@ class Simulation:
         return ConsumerTotals(
             arrivals=int(row["arrivals"]),
             finished=int(row["finished"]),
+            acks_given=int(row["given"]),
             starved_time=float(row["starved_time"]) + (rest if row["starved"] else 0.0),
             in_flight_time=float(row["in_flight_time"]) + int(row["in_flight"]) * rest,
+            held_time=float(row["held_time"]) + held * rest,
+            open_time=float(row["open_time"]) + (slots - held) * rest,
             work_time=float(row["work_time"]),
             buffer_time=float(row["buffer_time"]),
             busy_time=float(row["busy_time"]) - begun,
         )
 
     def most_in_flight(self, consumer: str) -> int:
-        """The most messages in flight to a consumer since this was last asked."""
+        """The most messages in flight to a consumer at once since this was last called."""
         row = self._row(consumer)
         most = int(row["most_in_flight"])
         row["most_in_flight"] = row["in_flight"]
@@ -261,17 +280,17 @@ class Simulation:
 
     @property
     def consumers(self) -> list[str]:
-        """All consumers there are or were, in the order in which they joined."""
+        """All present and removed consumers, in the order in which they joined."""
         return list(self._consumers)
 
     @property
     def publishers(self) -> list[str]:
-        """All groups of publishers there are or were, in the order in which they joined."""
+        """All present and removed groups of publishers, in the order in which they joined."""
         return list(self._publishers)
 
     @property
     def types(self) -> list[str]:
-        """The types of messages there are."""
+        """The types of messages."""
         return list(self._types)
 
     @property
@@ -284,18 +303,18 @@ class Simulation:
         return counts
 
     @property
-    def adaptations(self) -> list[tuple[float, str]]:
-        """When which rule of the scenario changed the system."""
-        return [] if self._adaptation is None else list(self._adaptation.done)
+    def changes_by_rules(self) -> list[tuple[float, str]]:
+        """Time and name of the rule, for every change that a rule of the scenario made."""
+        return [] if self._rules is None else list(self._rules.done)
 
     def active(self, like: str) -> list[str]:
-        """The consumers at work of ``like`` and those added like it, oldest first."""
+        """``like`` and the consumers added like it, oldest first, without those removed."""
         model = self._consumers_like[self._consumer(like)[0].name]
         alike = [name for name, each in self._consumers_like.items() if each == model]
         return [name for name in alike if self._row(name)["wanted"]]
 
     def active_publishers(self, like: str) -> list[str]:
-        """The groups of publishers not removed, of ``like`` and those added like it."""
+        """``like`` and the publishers added like it, without those removed."""
         model = self._publishers_like[self._groups(like)[0]]
         alike = [name for name, each in self._publishers_like.items() if each == model]
         return [name for name in alike if name not in self._removed]
@@ -323,7 +342,7 @@ class Simulation:
 
 
 def _new_name(model: str, name: str | None, likes: dict[str, str]) -> str:
-    """The name given, or that of the model with the first number that is free."""
+    """The name given, or the name of the model with the first free number."""
     if name is None:
         number = sum(each == model for each in likes.values()) + 1
         while f"{model} {number}" in likes:

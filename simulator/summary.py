@@ -1,4 +1,4 @@
-"""A run at a glance: what happened in an interval of it, as tables for a terminal."""
+"""Tables for a terminal: what happened in an interval of a run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from simulator.simulation import Simulation
 
-MOST_CHANGES = 40
-"""Changes by rules that are shown; of more, half from the start and half from the end."""
+MOST_CHANGES_SHOWN = 40
+"""If rules made more changes, half of these are shown from the start and half from the end."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of every entity; one that ``may_miss`` is left out where nobody has any of it."""
+    """A number for every entity; with ``may_miss`` it is left out if all of them are 0."""
 
     title: str
     value: Callable[[Any], float]
     may_miss: bool = False
 
     def shown(self, entities: Sequence[Any]) -> bool:
-        """Whether it says anything of these entities."""
+        """Whether to show it for these entities."""
         return not self.may_miss or any(self.value(each) > 0 for each in entities)
 
 
@@ -38,7 +38,7 @@ def _column(title: str, key: str, scale: float = 1.0, *, may_miss: bool = False)
 
 
 def _latencies(of: str = "") -> list[Column]:
-    """Mean and percentiles in ms, of a latency or of what has one."""
+    """Mean and percentiles in ms, of a latency or of an entity that has one."""
     return [
         _column("mean", f"{of}mean", 1000),
         *(_column(f"p{percent:g}", f"{of}{key}", 1000) for key, percent in PERCENTILES.items()),
@@ -91,7 +91,7 @@ BROKER = [
 
 
 def tables(simulation: Simulation, metrics: Metrics) -> list[Table]:
-    """Queues, consumers and publishers, and of the rest what has more to say."""
+    """Queues, consumers and publishers, and the other tables if they add something."""
     queues, name, broker = metrics.queues, simulation.scenario.name, simulation.scenario.broker
     found = [
         _table("queue", queues, QUEUES, f"{name}: messages, ms"),
@@ -109,20 +109,20 @@ def tables(simulation: Simulation, metrics: Metrics) -> list[Table]:
         cores = "1 core" if broker.cores == 1 else f"{broker.cores} cores"
         found.append(_table("broker", {cores: metrics.broker}, BROKER))
     since = metrics.time - metrics.interval
-    if done := [each for each in changes(simulation) if each["time"] > since]:
+    if done := [each for each in changes_by_rules(simulation) if each["time"] > since]:
         found.append(_changes(done))
     return found
 
 
 def _types_differ_from_queues(simulation: Simulation) -> bool:
-    """Whether of several types one comes to several queues, or two come to the same."""
+    """Whether there are several types, and one is in several queues or two are in the same."""
     types, state = len(simulation.types), simulation.state
     several = state.pairs.size > types or bool((state.queues["pairs"] > 1).any())
     return types > 1 and several
 
 
-def changes(simulation: Simulation) -> list[dict[str, Any]]:
-    """What rules did: when, which one, and what to whom."""
+def changes_by_rules(simulation: Simulation) -> list[dict[str, Any]]:
+    """What rules did: time, rule, action, target and value of each change."""
     rules = {rule.name: rule for rule in simulation.scenario.rules}
     return [
         {
@@ -132,7 +132,7 @@ def changes(simulation: Simulation) -> list[dict[str, Any]]:
             "target": rules[name].target,
             "value": rules[name].value,
         }
-        for time, name in simulation.adaptations
+        for time, name in simulation.changes_by_rules
     ]
 
 
@@ -168,8 +168,8 @@ def _changes(done: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("seconds", justify="right")
     table.add_column("rule")
     table.add_column("action")
-    half = MOST_CHANGES // 2
-    left_out = len(done) - MOST_CHANGES
+    half = MOST_CHANGES_SHOWN // 2
+    left_out = len(done) - MOST_CHANGES_SHOWN
     for each in done if left_out <= 0 else done[:half]:
         table.add_row(*_change(each))
     if left_out > 0:

@@ -7,13 +7,13 @@ import cmath
 import math
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from controlmq.errors import InputError
 from controlmq.model import ArxModel
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[ArgumentParser]
+Commands: TypeAlias = "argparse._SubParsersAction[ArgumentParser]"
+"""What sub-commands are added to."""
 
 
 def new_command(commands: Commands, name: str, summary: str, teaching: str) -> ArgumentParser:
@@ -116,11 +116,6 @@ def _whole(word: str, least: int) -> int:
     if value < least:
         raise ArgumentTypeError(f"{value} is too small; give {least} or more")
     return value
-
-
-def add_json(parser: ArgumentParser) -> None:
-    """``--json``: data on standard output, nothing else there."""
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def add_model(parser: ArgumentParser) -> None:

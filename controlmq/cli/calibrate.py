@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from controlmq.checks import above_zero, prefetch_count
-from controlmq.cli.arguments import add_json, count, new_command, number, seed
-from controlmq.cli.calibrated import comment_of, scenario_of
+from controlmq.cli.arguments import Commands, count, new_command, number, seed
 from controlmq.cli.live import TLS, add_url, broker_url
 from controlmq.cli.output import console, print_json, say
 from controlmq.errors import InputError
-from controlmq.files import write_atomically
+from controlmq.experiments.calibrated_scenario import comment_of, scenario_of
+from controlmq.replacing import write_atomically
 
-if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
-
-SHORTEST = 1.0
-"""Seconds below which a calibration would measure too few messages of anything."""
+SHORTEST_CALIBRATION_SECONDS = 1.0
+"""Below this a calibration would measure too few messages."""
 
 TEACHING = f"""\
-Measures, from here, what messages cost on this broker, this client and the way between them:
+Measures, from here, what messages cost on this broker, this client and the network between:
 round trip, publishing, delivering and acknowledging by message and by byte, what a consumer
 takes beyond its work, copies to several queues, persistence. Run it where your consumer runs,
 while neither is busy. It publishes to durable queues of its own and deletes them afterwards;
@@ -40,7 +37,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "calibrate", "measure a live broker for simulations", TEACHING)
     add_url(parser)
@@ -68,16 +65,15 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--rate", type=number, help="messages/second published in the scenario")
     parser.add_argument("--size", type=seed, default=256, help="bytes of a message (default 256)")
     parser.add_argument("--cores", type=count, default=1, help="of the broker (default 1)")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure with a progress bar; write the scenario and say what was found."""
     from rich.progress import Progress
 
-    from controlmq.rabbitmq.calibration import calibrate
-    from simulator.scenario_text import scenario_text
+    from controlmq.measure.calibration import calibrate
+    from simulator.scenario.toml_text import scenario_text
 
     _check(arguments)
     with Progress(console=console(to_stderr=True), transient=True) as bar:
@@ -107,10 +103,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse before a minute is spent what would be refused after it."""
-    if arguments.duration < SHORTEST:
+    """Refuse bad options before the measurement, not after it."""
+    if arguments.duration < SHORTEST_CALIBRATION_SECONDS:
         raise InputError(
-            f"--duration is {arguments.duration:g}; give {SHORTEST:g} seconds or more."
+            f"--duration is {arguments.duration:g}; give {SHORTEST_CALIBRATION_SECONDS:g} seconds "
+            "or more."
         )
     above_zero("--work", arguments.work)
     prefetch_count("--prefetch", above_zero("--prefetch", arguments.prefetch))
@@ -124,7 +121,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _try_out(arguments: argparse.Namespace) -> None:
-    """Make of every option what the scenario will have of it."""
+    """Build what the scenario will make of each option, so that a bad one is named."""
     from simulator import Broker, Duration, Publishers
 
     every = Duration(1.0)

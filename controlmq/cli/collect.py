@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, seed
 from controlmq.cli.live import TLS, add_broker, add_handler, broker_url, handler_from
 from controlmq.cli.output import console, print_json, say
 from controlmq.controllers import OpenLoop, ramp, random_levels
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step, Transition
-
-if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
 
 TEACHING = f"""\
 Consumes the queue while stepping the prefetch, and records a trace to identify a model from.
@@ -34,7 +31,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "collect", "record a trace from a live queue", TEACHING)
     add_broker(parser)
@@ -55,15 +52,14 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--trace", required=True, metavar="FOLDER", help="where the trace goes")
     parser.add_argument("--group", help="the group's name in the trace (default: the queue's)")
     parser.add_argument("--seed", type=seed, default=1, help="of the random levels (default 1)")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the plan with a progress bar and say what was recorded."""
     from rich.progress import Progress
 
-    from controlmq.rabbitmq.consuming import consume
+    from controlmq.clients.pika.ready_consumer import consume
     from controlmq.traces import TraceWriter
 
     if arguments.settle >= arguments.samples_per_level and arguments.settle:

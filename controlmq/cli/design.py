@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import (
-    add_json,
+    Commands,
     add_model,
     complex_number,
     model_from,
     new_command,
     number,
 )
+from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
-from controlmq.tuning import KINDS
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
     from controlmq.design import Design
 
 TEACHING = """\
@@ -35,7 +35,7 @@ with --out is what controlmq.wrap, 'controlmq run' and 'controlmq simulate' take
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "design", "compute a controller's gains from a model by pole placement", TEACHING
@@ -75,8 +75,7 @@ def add_to(commands: Commands) -> None:
         "--allow-unstable", action="store_true", help="show an unstable design instead of refusing"
     )
     parser.add_argument("--out", metavar="FILE", help="write the controller to a file")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

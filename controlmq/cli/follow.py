@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from argparse import ArgumentParser
 from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import (
+    Commands,
     add_fit,
     add_group_by,
-    add_json,
     group_by_of,
     new_command,
     number,
@@ -19,8 +20,7 @@ from controlmq.cli.arguments import (
 from controlmq.cli.spark import add_spark
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
-    from identification.continuous import Progress, Publication
+    from identification.continuous import NewModel, Progress
 
 TEACHING = """\
 Watches the folder that consumers write their traces to ('controlmq run --trace', or a TraceWriter
@@ -28,7 +28,7 @@ given to wrap) and keeps a model file for every group in OUT. Older rows weigh l
 for every half-life. A model file is replaced when the model has changed by more than its
 uncertainty, and a consumer that runs with --controller OUT/GROUP.json takes it up.
 
-Stop it with Ctrl-C or in any other way: started again with the same OUT it goes on where it was,
+Stop it with Ctrl-C or in any other way: started again with the same OUT it continues where it was,
 counts no row twice and loses none.
 
 examples:
@@ -39,7 +39,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "follow", "keep models up to date with running consumers, on Spark", TEACHING
@@ -47,7 +47,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("traces", help="the folder that consumers write to")
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the models")
     parser.add_argument(
-        "--checkpoint", metavar="DIR", help="where to go on from (default OUT/.follow)"
+        "--checkpoint", metavar="DIR", help="where to continue from (default OUT/.follow)"
     )
     parser.add_argument(
         "--half-life",
@@ -63,12 +63,11 @@ def add_to(commands: Commands) -> None:
     add_group_by(parser)
     add_fit(parser)
     add_spark(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Follow until told to stop, a line for whatever is worth one."""
+    """Follow until stopped, printing a line for each change."""
     from controlmq.cli.output import console, say
     from identification.continuous import Options, follow
     from identification.session import session
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Teller:
-    """Tells a person what happens: what was published, what was left out, who has no model."""
+    """Prints what a batch changed: new models, rows left out, groups without a model."""
 
     def __init__(self) -> None:
         self._causes: dict[str, str | None] = {}
@@ -122,9 +121,9 @@ class Teller:
 
 def print_data(progress: Progress) -> None:
     """Print one batch as one line of JSON."""
-    from controlmq.cli.output import plain
+    from controlmq.files import json_types
 
-    print(json.dumps(plain(as_data(progress)), allow_nan=False), flush=True)
+    print(json.dumps(json_types(as_data(progress)), allow_nan=False), flush=True)
 
 
 def as_data(progress: Progress) -> dict[str, Any]:
@@ -152,7 +151,7 @@ def as_data(progress: Progress) -> dict[str, Any]:
     }
 
 
-def _published(publication: Publication) -> str:
+def _published(publication: NewModel) -> str:
     model = publication.model
     low, high = model.linear_range
     return (

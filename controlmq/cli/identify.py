@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import (
+    Commands,
     add_fit,
     add_group_by,
-    add_json,
     group_by_of,
     new_command,
     number,
@@ -23,7 +24,6 @@ from controlmq.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from controlmq.cli.arguments import Commands
     from identification import Diagnosis, Fit
 
 TEACHING = """\
@@ -33,7 +33,7 @@ of raw samples. Every group in it gets a model of its own, fitted on three quart
 and tested on the rest.
 
 A model is refused, with the reason, when it would mislead: R2 below 0.8, a ramp (on which
-nothing tells a from b; use levels in random order), a constant prefetch, too few rows.
+a cannot be told from b; use levels in random order), a constant prefetch, too few rows.
 
 --out FOLDER holds a model file for every group, report.html and the table models.parquet.
 --diagnose takes a second look at groups: 'flagged' (refused for a poor fit), 'all', a number of
@@ -49,7 +49,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "identify", "fit models to recorded traces, on Spark", TEACHING)
     parser.add_argument("trace", help="a Parquet file, or a folder of them")
@@ -73,14 +73,13 @@ def add_to(commands: Commands) -> None:
         "--half-life",
         type=number,
         metavar="SECONDS",
-        help="let rows weigh half as much for every so many seconds that they are older",
+        help="rows weigh half as much for every HALF_LIFE seconds of age",
     )
     parser.add_argument(
         "--diagnose", nargs="+", metavar="WHICH", help="look closer: flagged, all, N or groups"
     )
     add_spark(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -102,18 +101,18 @@ def run(arguments: argparse.Namespace) -> int:
             split=arguments.split,
             forgetting=None if half_life is None else Forgetting(half_life),
         )
-        told = _diagnosed(spark, arguments, fits) if arguments.diagnose else []
-    written = _write(fits, told, Path(arguments.out)) if arguments.out else []
+        diagnoses = _diagnosed(spark, arguments, fits) if arguments.diagnose else []
+    written = _write(fits, diagnoses, Path(arguments.out)) if arguments.out else []
     if arguments.json:
         print_json(
             {
                 "groups": [as_data(fit) for fit in fits],
-                **({"diagnoses": [vars(each) for each in told]} if arguments.diagnose else {}),
+                **({"diagnoses": [vars(each) for each in diagnoses]} if arguments.diagnose else {}),
                 "written": written,
             }
         )
     else:
-        _show(fits, told, written)
+        _show(fits, diagnoses, written)
     if all(fit.model is None for fit in fits):
         what = fits[0].reason if len(fits) == 1 else f"none of {len(fits)} groups was identified."
         raise InputError(f"no model: {what}")
@@ -164,11 +163,11 @@ def _chosen(which: Sequence[str], fits: Sequence[Fit]) -> list[Fit]:
     return [fit for fit in fits if fit.group in which]
 
 
-def _write(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> list[str]:
-    from controlmq.cli.fleet import write_fleet
+def _write(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis], out: Path) -> list[str]:
+    from controlmq.experiments.fleet.files import write_fleet
 
     if out.suffix != ".json":
-        return write_fleet(fits, told, out)
+        return write_fleet(fits, diagnoses, out)
     if len(fits) > 1:
         raise InputError(f"{len(fits)} groups do not fit into {out}; name a folder with --out.")
     model = fits[0].model
@@ -178,11 +177,11 @@ def _write(fits: Sequence[Fit], told: Sequence[Diagnosis], out: Path) -> list[st
     return [str(out)]
 
 
-MOST_SHOWN = 40
-"""Groups that a terminal is told of one by one; a fleet's are in its report."""
+GROUPS_SHOWN = 40
+"""Groups that the terminal lists; the report of a fleet has all."""
 
 
-def _show(fits: Sequence[Fit], told: Sequence[Diagnosis], written: Sequence[str]) -> None:
+def _show(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis], written: Sequence[str]) -> None:
     from rich.table import Table
 
     from controlmq.cli.output import console, say
@@ -190,7 +189,7 @@ def _show(fits: Sequence[Fit], told: Sequence[Diagnosis], written: Sequence[str]
     table = Table(title="y(k+1) = a y(k) + b u(k) + c")
     for column in ("group", "a", "b", "c", "linear range", "R2 train", "R2 test", "RMSE test"):
         table.add_column(column, justify="left" if column == "group" else "right")
-    for fit in fits[:MOST_SHOWN]:
+    for fit in fits[:GROUPS_SHOWN]:
         model = fit.model
         if model is None or model.quality is None:
             continue
@@ -208,15 +207,15 @@ def _show(fits: Sequence[Fit], told: Sequence[Diagnosis], written: Sequence[str]
     view = console()
     if table.row_count:
         view.print(table)
-    for fit in fits[:MOST_SHOWN]:
+    for fit in fits[:GROUPS_SHOWN]:
         if fit.model is None and len(fits) > 1:
             say(view, f"{fit.group}: no model: {fit.reason}")
         if fit.rows_starved:
             say(view, f"{fit.group}: {fit.rows_starved} of {fit.rows} rows starved, not fitted")
-    if len(fits) > MOST_SHOWN:
+    if len(fits) > GROUPS_SHOWN:
         models = sum(fit.model is not None for fit in fits)
-        say(view, f"... {models} of {len(fits)} groups have a model; --out FOLDER tells of all")
-    for each in told[:MOST_SHOWN]:
+        say(view, f"... {models} of {len(fits)} groups have a model; --out FOLDER lists all")
+    for each in diagnoses[:GROUPS_SHOWN]:
         say(view, f"{each.group}: {each.finding}")
-    for path in written[-MOST_SHOWN:]:
+    for path in written[-GROUPS_SHOWN:]:
         say(view, f"written to {path}")

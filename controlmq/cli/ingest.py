@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, new_command, number
+from controlmq.cli.arguments import Commands, new_command, number
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
     from identification.ingest import Ingested
 
 TEACHING = """\
@@ -36,7 +36,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "ingest", "make traces of raw samples, on Spark", TEACHING)
     parser.add_argument(
@@ -69,12 +69,11 @@ def add_to(commands: Commands) -> None:
         help="samples further apart than this many times the usual are no neighbours (1.5)",
     )
     add_spark(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ingest and tell what became of the samples."""
+    """Ingest and print what became of the samples."""
     from controlmq.cli.output import print_json
     from identification.ingest import ingest
     from identification.raw import Columns

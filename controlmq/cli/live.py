@@ -10,10 +10,10 @@ from controlmq.cli.arguments import count, number
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from controlmq.rabbitmq.handling import Handler
+    from controlmq.clients.pika.handling import Handler
 
 URL_VARIABLE = "CONTROLMQ_URL"
-"""Where the URL may stand instead: an argument is seen by everyone who lists processes."""
+"""The environment variable for the URL: everyone who lists processes sees arguments."""
 
 TLS = """\
 The URL is pika's: amqps:// connects with TLS and checks the server's certificate; options such
@@ -45,7 +45,7 @@ def add_handler(parser: ArgumentParser) -> None:
         "--work",
         type=number,
         metavar="SECONDS",
-        help="no handler: take so long over each message and drop it",
+        help="instead of a handler: wait this long for each message and drop it",
     )
     parser.add_argument(
         "--workers", type=count, default=1, help="threads that run the handler (default 1)"
@@ -60,14 +60,14 @@ def add_handler(parser: ArgumentParser) -> None:
 
 def broker_url(arguments: Namespace) -> str:
     """The broker's URL, from the arguments or the environment."""
-    from controlmq.rabbitmq.connecting import DEFAULT_URL
+    from controlmq.clients.pika.connecting import DEFAULT_URL
 
     return str(arguments.url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
 
 
 def handler_from(arguments: Namespace) -> Handler:
     """The handler that the arguments name."""
-    from controlmq.rabbitmq.handling import load_handler, work_of
+    from controlmq.clients.pika.handling import load_handler, work_of
 
     if arguments.handler:
         return load_handler(arguments.handler)

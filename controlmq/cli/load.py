@@ -1,25 +1,25 @@
-"""``controlmq load``: publish a workload to a queue."""
+"""``controlmq load``: publish a load to a queue."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, seed
 from controlmq.cli.live import TLS, add_broker, broker_url
 from controlmq.cli.output import console, print_json, say
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
-    from controlmq.rabbitmq.workload import Workload
+    from controlmq.measure.load import Load
 
 TEACHING = f"""\
 Publishes to the queue through the default exchange until --duration or --count is over, or
 until Ctrl-C. --rate is the total; it is shared by --publishers. --burst START LENGTH FACTOR
 multiplies the rate for a while, 0 pauses; it may be given several times. --experiment rosa is
-the published workload: 25 publishers, one message of 256 bytes every 10 ms, sd 1 ms.
+the published load: 25 publishers, one message of 256 bytes every 10 ms, sd 1 ms.
 
 {TLS}
 examples:
@@ -29,13 +29,13 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
-    parser = new_command(commands, "load", "publish a workload to a queue", TEACHING)
+    parser = new_command(commands, "load", "publish a load to a queue", TEACHING)
     add_broker(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--rate", type=number, help="messages/second")
-    what.add_argument("--experiment", help="a published workload by name: rosa")
+    what.add_argument("--experiment", help="a published load by name: rosa")
     parser.add_argument("--publishers", type=count, help="how many share the rate (default 1)")
     parser.add_argument(
         "--sd", type=number, help="of the time between two publishes of one, seconds (default 0)"
@@ -54,19 +54,18 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--persistent", action="store_true", help="messages survive a restart")
     parser.add_argument("--declare", action="store_true", help="create the queue, durable")
     parser.add_argument("--seed", type=seed, default=1)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Publish with a progress bar; say how many, and whether the plan could be kept."""
     from rich.progress import Progress
 
-    from controlmq.rabbitmq.connecting import check_queue, connection_to
-    from controlmq.rabbitmq.publishing import BEHIND, publish
-    from controlmq.rabbitmq.stopping import Stop, signals
+    from controlmq.clients.pika.connecting import check_queue, connection_to
+    from controlmq.clients.stopping import Stop, signals
+    from controlmq.measure.publish_load import BEHIND_AFTER_SECONDS, publish
 
-    workload = workload_of(arguments)
+    load = load_of(arguments)
     elapsed, behind = 0.0, 0.0
     stop = Stop()
     with connection_to(broker_url(arguments)) as connection:
@@ -78,13 +77,13 @@ def run(arguments: argparse.Namespace) -> int:
                 nonlocal elapsed, behind
                 elapsed, behind = now, now_behind
                 done = sent if arguments.count else min(now, arguments.duration or now)
-                late = f", {behind:.1f} s behind" if behind > BEHIND else ""
+                late = f", {behind:.1f} s behind" if behind > BEHIND_AFTER_SECONDS else ""
                 bar.update(task, completed=done, description=f"{sent} messages{late}")
 
             sent = publish(
                 connection,
                 arguments.queue,
-                workload,
+                load,
                 duration=arguments.duration,
                 count=arguments.count,
                 persistent=arguments.persistent,
@@ -103,14 +102,14 @@ def run(arguments: argparse.Namespace) -> int:
             }
         )
     else:
-        late = f", {behind:.1f} s behind the plan" if behind > BEHIND else ""
+        late = f", {behind:.1f} s behind the plan" if behind > BEHIND_AFTER_SECONDS else ""
         say(console(), f"{sent} messages published to {arguments.queue} in {elapsed:.1f} s{late}")
     return 130 if stop.by_signal else 0
 
 
-def workload_of(arguments: argparse.Namespace) -> Workload:
-    """The workload that the arguments describe."""
-    from controlmq.rabbitmq.workload import EXPERIMENTS, Burst, Workload
+def load_of(arguments: argparse.Namespace) -> Load:
+    """The load that the arguments describe."""
+    from controlmq.measure.load import EXPERIMENTS, Burst, Load
 
     bursts = tuple(Burst(*burst) for burst in arguments.burst)
     if arguments.experiment is not None:
@@ -124,7 +123,7 @@ def workload_of(arguments: argparse.Namespace) -> Workload:
     if arguments.rate <= 0:
         raise InputError(f"--rate is {arguments.rate:g}; give messages/second above 0.")
     publishers = arguments.publishers or 1
-    return Workload(
+    return Load(
         publishers=publishers,
         mean=publishers / arguments.rate,
         sd=arguments.sd or 0.0,

@@ -26,6 +26,12 @@ from controlmq.cli import (
 from controlmq.cli.arguments import keep_negative_numbers
 from controlmq.errors import ControlmqError
 
+COMMANDS = (
+    *(demo, run, collect, ingest, identify, design, simulate),
+    *(tune, schedule, follow, load, calibrate, specjms),
+)
+"""In the order of the help."""
+
 TEACHING = """\
 In the order you meet them:
   controlmq demo        all of it in simulation, with a report: start here
@@ -58,9 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (error.name or "").split(".")[0] in ("controlmq", "identification", "simulator"):
             raise
         return _fail(
-            f"this needs {error.name}, which a small installation has not; run: "
-            "pip install 'controlmq[all]'",
-            2,
+            f"this needs {error.name}, which is not installed; run: pip install 'controlmq[all]'", 2
         )
     except KeyboardInterrupt:
         return _fail("stopped.", 130)
@@ -81,22 +85,10 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"controlmq {controlmq.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (
-        demo,
-        run,
-        collect,
-        ingest,
-        identify,
-        design,
-        simulate,
-        tune,
-        schedule,
-        follow,
-        load,
-        calibrate,
-        specjms,
-    ):
-        command.add_to(commands)
+    for command in COMMANDS:
+        added = command.add_to(commands)
+        added.add_argument("--json", action="store_true", help="print the result as JSON")
+        added.set_defaults(run=command.run)
     return parser
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
+
+from controlmq.files import json_types
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH_IN_FILES = 120
+COLUMNS_WITHOUT_TERMINAL = 120
 """Columns of a table where no terminal says how wide it is."""
 
 
@@ -19,7 +20,7 @@ def console(*, to_stderr: bool = False) -> Console:
 
     view = Console(stderr=to_stderr, highlight=False, markup=False)
     if not view.is_terminal:
-        view.width = WIDTH_IN_FILES
+        view.width = COLUMNS_WITHOUT_TERMINAL
     return view
 
 
@@ -30,20 +31,7 @@ def say(view: Console, text: str) -> None:
 
 def print_json(content: Any) -> None:
     """Print strict JSON: complex numbers as [real, imaginary], what is not finite as null."""
-    print(json.dumps(plain(content), indent=2, allow_nan=False))
-
-
-def plain(value: Any) -> Any:
-    """``value`` in JSON's own types."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, complex):
-        return [value.real, value.imag]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
+    print(json.dumps(json_types(content), indent=2, allow_nan=False))
 
 
 def complex_text(value: complex) -> str:

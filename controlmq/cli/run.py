@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from argparse import ArgumentParser
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from controlmq.cli.arguments import add_json, count, new_command, number
+from controlmq.cli.arguments import Commands, count, new_command, number
 from controlmq.cli.live import TLS, add_broker, add_handler, broker_url, handler_from
 from controlmq.controllers.limits import LOWEST_PREFETCH, Limits
 from controlmq.controllers.resolve import ControllerSpec
 from controlmq.controllers.unmodelled import Unmodelled
 from controlmq.errors import InputError
 from controlmq.loop import Step
-
-if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
 
 TEACHING = f"""\
 With a goal and no controller, an integral law that needs no model takes its gain from the rate
@@ -35,7 +32,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(commands, "run", "consume a queue and hold a goal", TEACHING)
     add_broker(parser)
@@ -50,17 +47,19 @@ def add_to(commands: Commands) -> None:
         "--limits", nargs=2, type=number, metavar=("LOW", "HIGH"), help="of the prefetch"
     )
     parser.add_argument(
-        "--interval", type=number, default=1.0, metavar="SECONDS", help="of a sample (default 1)"
+        "--interval",
+        type=number,
+        metavar="SECONDS",
+        help="of a sample (default: the model's, or 1)",
     )
-    parser.add_argument("--samples", type=count, help="stop after so many (default: never)")
+    parser.add_argument("--samples", type=count, help="stop after this number (default: never)")
     parser.add_argument("--trace", metavar="FOLDER", help="record a trace while running")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Consume, printing a line a sample, until stopped."""
-    from controlmq.rabbitmq.consuming import consume
+    from controlmq.clients.pika.ready_consumer import consume
 
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             print(_json_line(step) if arguments.json else _line(step, arguments.goal), flush=True)
         except BrokenPipeError:
-            return False  # whoever read us has seen enough
+            return False  # the reader of our output has closed it
         return arguments.samples is None or seen < arguments.samples
 
     with ExitStack() as stack:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from controlmq.cli.arguments import add_json, new_command, number
+from controlmq.cli.arguments import Commands, new_command, number
 from controlmq.cli.spark import add_spark, spark_session
-from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
-    from controlmq.schedule import Schedule
+    from controlmq.controllers.gain_schedule import Schedule
     from identification import Fit
 
 TEACHING = """\
-A trace tells of every row how long the handler took, in bands half an octave wide. Every band
-with enough rows gets a model and a controller of its own; a consumer that is given the file
-blends neighbouring ones by the handler time that it measures. Record levels in random order at
+Each row of a trace has the handler time, in bands half an octave wide. Every band with enough
+rows gets its own model and controller; a consumer that runs with the file blends neighbouring
+controllers by the handler time that it measures. Record levels in random order at
 each workload you expect, into one folder.
 
 examples:
@@ -29,7 +28,7 @@ examples:
 """
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "schedule", "fit a controller for every workload in a trace", TEACHING
@@ -49,51 +48,29 @@ def add_to(commands: Commands) -> None:
         help="0 (none, the default) to below 1: share of a measured workload kept each sample",
     )
     add_spark(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit every band, place its poles, write the schedule."""
     from controlmq.cli.output import print_json
-    from identification import identify
+    from controlmq.experiments.fitted_schedule import fit_workloads, schedule_of
 
     with spark_session(arguments, "fitting every workload") as spark:
-        fits = identify(spark, arguments.trace, by=("group", "service_time_band"))
-    schedule = schedule_of(fits, arguments)
+        fits = fit_workloads(spark, arguments.trace)
+    schedule = schedule_of(
+        fits,
+        arguments.controller,
+        settling_samples=arguments.settling,
+        overshoot=arguments.overshoot,
+        smoothing=arguments.smoothing,
+    )
     schedule.save(arguments.out)
     if arguments.json:
         print_json({"profiles": [_row(fit) for fit in fits], "written": arguments.out})
     else:
         _show(fits, schedule, arguments.out)
     return 0
-
-
-def schedule_of(fits: list[Fit], arguments: argparse.Namespace) -> Schedule:
-    """A profile for every fit with a model; the others are left out."""
-    from controlmq.design import place, wanted_polynomial
-    from controlmq.schedule import Profile, Schedule
-    from controlmq.tuning import Tuning
-
-    consumers = sorted({fit.key["group"] for fit in fits})
-    if len(consumers) > 1:
-        raise InputError(
-            f"the trace holds {len(consumers)} consumers ({', '.join(consumers[:3])}, ...) and a "
-            "schedule is for one; give the trace of one."
-        )
-    kind = arguments.controller
-    wanted = wanted_polynomial(kind, None, None, arguments.settling, arguments.overshoot)
-    profiles = [
-        Profile(
-            {"service_time": fit.key["service_time_band"]},
-            Tuning(kind, place(kind, fit.model, wanted), fit.model),
-        )
-        for fit in fits
-        if fit.model is not None and fit.key["service_time_band"] > 0
-    ]
-    if not profiles:
-        raise InputError(f"no workload in the trace gave a model: {fits[0].reason}")
-    return Schedule(profiles, smoothing=arguments.smoothing)
 
 
 def _row(fit: Fit) -> dict[str, Any]:

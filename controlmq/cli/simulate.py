@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controlmq.checks import above_zero
-from controlmq.cli.arguments import add_json, count, new_command, number, seed
+from controlmq.cli.arguments import Commands, count, new_command, number, seed
 from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
+from controlmq.controllers.controller_file import KINDS as LAWS
 from controlmq.errors import InputError
 from controlmq.loop import Controller, Loop, Step
 from controlmq.model import ArxModel
 from controlmq.performance import performance
-from controlmq.tuning import KINDS as LAWS
 
 if TYPE_CHECKING:
-    from controlmq.cli.arguments import Commands
     from simulator import Recording
 
 TEACHING = """\
@@ -44,14 +44,14 @@ examples:
   controlmq simulate my-topology.toml --consumer billing --prefetch 10
 """
 
-SAMPLES = 100
-"""How many, unless told otherwise."""
+DEFAULT_SAMPLES = 100
+"""Samples of a run without --samples."""
 
-GROUP = "simulated"
-"""The group of a recorded trace, unless told otherwise."""
+DEFAULT_GROUP = "simulated"
+"""The group of a recorded trace without --group."""
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands) -> ArgumentParser:
     """Register the command."""
     parser = new_command(
         commands, "simulate", "run a scenario, or a controller on a consumer of it", TEACHING
@@ -67,14 +67,13 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--consumer", metavar="NAME", help="the consumer that is driven")
     parser.add_argument("--model", metavar="FILE", help="the model of a controller given by name")
     parser.add_argument("--goal", type=number, help="messages/second, for a controller")
-    parser.add_argument("--samples", type=count, help=f"how many (default {SAMPLES})")
+    parser.add_argument("--samples", type=count, help=f"how many (default {DEFAULT_SAMPLES})")
     parser.add_argument("--seed", type=seed, default=1, help="same seed, same result (default 1)")
     parser.add_argument("--trace", metavar="FOLDER", help="record the run as a trace")
-    parser.add_argument("--group", help=f"the group's name in the trace (default {GROUP})")
+    parser.add_argument("--group", help=f"the group's name in the trace (default {DEFAULT_GROUP})")
     parser.add_argument("--out", metavar="FOLDER", help="write all metrics as Parquet")
     parser.add_argument("--plot", metavar="FILE", help="draw the run (.svg, .png or .pdf)")
-    add_json(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -128,7 +127,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _driver(arguments: argparse.Namespace) -> tuple[Controller, int] | None:
     """What drives the consumer and for how many samples; None where nothing does."""
-    samples = arguments.samples or SAMPLES
+    samples = arguments.samples or DEFAULT_SAMPLES
     if arguments.controller:
         model = ArxModel.load(arguments.model) if arguments.model else None
         controller = controller_from(arguments.controller, model=model)
@@ -154,12 +153,12 @@ def _run_as_written(arguments: argparse.Namespace) -> int:
     from controlmq.cli.output import console, print_json
     from simulator import Recording, Simulation, load_scenario
     from simulator.recording import KINDS
-    from simulator.summary import changes
+    from simulator.summary import changes_by_rules
 
     scenario = load_scenario(arguments.scenario)
     recording = Recording(Simulation(scenario, arguments.seed), scenario.sample_interval)
     with Progress(console=console(to_stderr=True), transient=True) as bar:
-        numbers = range(1, (arguments.samples or SAMPLES) + 1)
+        numbers = range(1, (arguments.samples or DEFAULT_SAMPLES) + 1)
         for number in bar.track(numbers, description="simulating"):
             recording.run_until(number * scenario.sample_interval)
     if arguments.out:
@@ -168,7 +167,7 @@ def _run_as_written(arguments: argparse.Namespace) -> int:
         recording.plot(arguments.plot)
     if arguments.json:
         found = {kind: recording.rows(kind) for kind in KINDS}
-        print_json({**found, "changes": changes(recording.simulation)})
+        print_json({**found, "changes": changes_by_rules(recording.simulation)})
     else:
         console().print(*recording.tables())
     return 0
@@ -197,7 +196,7 @@ def _simulate(
             controller,
             arguments.goal or 1.0,  # a plan has none, and a loop needs one
             record=writer,
-            group=arguments.group or GROUP,
+            group=arguments.group or DEFAULT_GROUP,
             trace=f"{scenario.name}-seed{arguments.seed}",
         )
         for step in bar.track(loop.run(samples), total=samples, description="simulating"):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from controlmq.checks import prefetch_count
-from controlmq.clients.controller_file import ControllerFile
+from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.runner import Runner, clock
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
@@ -38,7 +38,8 @@ class ControlledConsumer:
         runner: Runner,
     ) -> None:
         goal = settings.goal_for(queue)
-        limits = settings.limits or getattr(controller, "limits", None)
+        given = settings.controller
+        limits = given.limits if given is not None else settings.limits
         controlled = controller is not None
         self.plant = Consumer(
             tag,
@@ -54,11 +55,9 @@ class ControlledConsumer:
         self._on_step = settings.on_step
         self._on_step_failed = False
         self._limits_given = settings.limits is not None
-        self._file: ControllerFile | None = None
-        path = settings.followed_file()
-        spec = settings.controller
-        if path is not None and spec is not None:
-            self._file = ControllerFile(path, lambda: settings.new_controller(spec))
+        self._file: FollowedFile | None = None
+        if given is not None and given.file is not None:
+            self._file = FollowedFile(given.file, given)
         self.loop = Loop(
             self,
             controller or _hold,
@@ -130,14 +129,14 @@ class ControlledConsumer:
         self.loop.controller = _hold
         self.loop.record = self._on_step = self._file = None
 
-    def _follow(self, file: ControllerFile) -> None:
+    def _follow(self, file: FollowedFile) -> None:
         """Take the controller from the file again if that has changed."""
-        controller = file.changed()
-        if controller is not None:
+        found = file.changed()
+        if found is not None:
             # Every law goes on from the prefetch in force, so this causes no bump.
-            self.loop.controller = controller
+            self.loop.controller = found.make()
             if not self._limits_given:
-                self.plant.limits = getattr(controller, "limits", None)
+                self.plant.limits = found.limits
 
     def _report(self, on_step: Callable[[Step], None], step: Step) -> None:
         """Call the user's code, whose failure must not stop the consumer: it is logged once."""
@@ -154,46 +153,43 @@ class ControlledConsumer:
 
 
 class Controllers:
-    """Makes a controller for each consumer of a channel from the one that was given."""
+    """Gives each consumer of a channel a controller that no other has."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._given_away = False
+    def __init__(self) -> None:
+        self._first: Controller | None = None
         self._copy: Controller | None = None
 
     def new(self, settings: Settings, queue: str) -> Controller | None:
-        """A controller that no other consumer has; None where the prefetch stays fixed."""
-        controller = self._new()
+        """A controller for a consumer of ``queue``; None where the prefetch stays fixed."""
+        if settings.controller is None:
+            return None
+        controller = self._own(settings.controller.make())
         # A plan has no goal, and needs none.
-        aimless = controller is None or isinstance(controller, OpenLoop)
-        if not aimless and settings.goal_for(queue) is None:
+        if settings.goal_for(queue) is None and not isinstance(controller, OpenLoop):
             raise InputError(
                 f"queue {queue} has no goal; give one in messages/second, for a controller of "
                 "your own too."
             )
         return controller
 
-    def _new(self) -> Controller | None:
-        given = self._settings.controller
-        if given is None:
-            return None
-        controller = self._settings.new_controller(given)
-        if controller is not given:
+    def _own(self, controller: Controller) -> Controller:
+        """``controller`` itself the first time, a copy of what it was then from the second on.
+
+        A controller remembers, so that two consumers cannot share one.
+        """
+        if controller is not self._first:
+            self._first = controller
+            try:
+                self._copy = copy.deepcopy(controller)
+            except Exception:
+                self._copy = None
             return controller
-        # A controller remembers, so the second consumer gets a copy of its own.
-        if self._given_away:
-            if self._copy is None:
-                raise InputError(
-                    "the controller cannot be copied for a second consumer; wrap a channel for "
-                    "each, with a controller of its own."
-                )
-            return copy.deepcopy(self._copy)
-        self._given_away = True
-        try:
-            self._copy = copy.deepcopy(controller)
-        except Exception:
-            self._copy = None
-        return controller
+        if self._copy is None:
+            raise InputError(
+                "the controller cannot be copied for a second consumer; wrap a channel for "
+                "each, with a controller of its own."
+            )
+        return copy.deepcopy(self._copy)
 
 
 def _hold(sample: Sample, goal: float) -> float:

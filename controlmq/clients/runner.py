@@ -155,6 +155,7 @@ class Runner:
         """Aim a consumer at another prefetch; its lanes follow soon."""
         now = clock()
         self.core.retarget(consumer, prefetch, now)
+        self._carry_out()
         self._set_timer(now)
 
     def fix(self, prefetch: int | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import get_args
@@ -10,17 +9,14 @@ from typing import get_args
 from controlmq.checks import above_zero, not_negative, prefetch_count
 from controlmq.consumer.consumer import Shape, WindowChoice
 from controlmq.controllers.limits import Limits
-from controlmq.controllers.resolve import ControllerSpec, controller_from, model_of
+from controlmq.controllers.resolve import ResolvedController
 from controlmq.errors import InputError
-from controlmq.loop import Controller, Step, Transition
-from controlmq.model import ArxModel
-from controlmq.tuning import KINDS
-
-ModelSpec = ArxModel | str | os.PathLike[str]
-"""What a model may be given as: itself, or its file."""
+from controlmq.loop import Step, Transition
 
 START_PREFETCH = 1.0
 """Messages. The prefetch to start from when nothing says which."""
+
+DEFAULT_INTERVAL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +24,8 @@ class Settings:
     """What :func:`controlmq.wrap` was given; see there."""
 
     goal: float | Mapping[str, float] | None = None
-    controller: ControllerSpec | None = None
-    model: ModelSpec | None = None
-    interval: float = 1.0
+    controller: ResolvedController | None = None
+    interval: float | None = None
     prefetch: float | None = None
     limits: Limits | None = None
     window: WindowChoice = "auto"
@@ -50,7 +45,10 @@ class Settings:
                 "a goal needs a controller to hold it; give wrap a controller: a law, a file, a "
                 "model or an object."
             )
-        above_zero("interval", self.interval)
+        if self.interval is not None:
+            above_zero("interval", self.interval)
+            if self.controller is not None:
+                self.controller.check_interval(self.interval)
         if self.prefetch is not None:
             above_zero("prefetch", self.prefetch)
             prefetch_count("prefetch", self.prefetch)
@@ -60,23 +58,13 @@ class Settings:
             not_negative("max_held", self.max_held)
         above_zero("max_hold", self.max_hold)
 
-    def known_model(self) -> ArxModel | None:
-        """The model that was given, else the one that comes with the controller."""
-        if isinstance(self.model, str | os.PathLike):
-            return ArxModel.load(self.model)
-        if self.model is None and self.controller is not None:
-            return model_of(self.controller)
-        return self.model
-
-    def new_controller(self, spec: ControllerSpec) -> Controller:
-        """The controller that ``spec`` stands for, with the model and limits as they are now."""
-        return controller_from(spec, model=self.known_model(), limits=self.limits)
-
-    def followed_file(self) -> str | os.PathLike[str] | None:
-        """The file to follow: the controller's, else that of the model a law is computed from."""
-        if not isinstance(self.controller, str | os.PathLike):
-            return None
-        return _file_of(self.controller) or _file_of(self.model)
+    @property
+    def sample_interval(self) -> float:
+        """Seconds a sample: what was given, else the model's."""
+        if self.interval is not None:
+            return self.interval
+        model = self.controller.model if self.controller is not None else None
+        return model.interval if model is not None else DEFAULT_INTERVAL_SECONDS
 
     def goal_for(self, queue: str) -> float | None:
         """The goal of consumers on ``queue``."""
@@ -90,8 +78,8 @@ class Settings:
             prefetch = self.prefetch
         elif asked:
             prefetch = asked
-        elif goal is not None and (model := self.known_model()) is not None:
-            prefetch = model.prefetch_for(goal)
+        elif goal is not None and self.controller is not None and self.controller.model is not None:
+            prefetch = self.controller.model.prefetch_for(goal)
         elif self.controller is None:
             raise InputError(
                 "there is no prefetch to hold; give wrap a prefetch or a goal and a controller, "
@@ -109,12 +97,5 @@ class Settings:
             limits=limits,
             max_held=self.max_held,
             max_hold=self.max_hold,
-            interval=self.interval,
+            interval=self.sample_interval,
         )
-
-
-def _file_of(spec: ControllerSpec | ModelSpec | None) -> str | os.PathLike[str] | None:
-    """The file that a controller or a model was given as, if it was."""
-    if isinstance(spec, str | os.PathLike) and str(spec).lower() not in KINDS:
-        return spec
-    return None

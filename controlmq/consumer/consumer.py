@@ -102,7 +102,9 @@ class Consumer:
         """Close the interval that ends with the event at hand."""
         sensors = self.sensors
         sample = sensors.close(self.now, self.window.target)
-        self.spread.measured(sensors.slot_seconds, sensors.acks, sample.starved > 0)
+        self.spread.measured(
+            sensors.slot_seconds, sensors.acks, sample.interval, sample.prefetch, sample.starved > 0
+        )
         self._space()
         return sample
 

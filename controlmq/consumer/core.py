@@ -147,6 +147,7 @@ class Core:
         """Aim a consumer at another prefetch, at once."""
         consumer.now = now
         consumer.actuate(prefetch)
+        self._take_notices(consumer)
         self._wake_by(now)
 
     # Messages
@@ -299,8 +300,7 @@ class Core:
             self._release(consumer, now)
         # Else the cancel of a lane comes first, and its acks with it.
         if consumer.notices:
-            self.commands.extend(consumer.notices)
-            consumer.notices.clear()
+            self._take_notices(consumer)
 
     def _change_lanes(self, consumer: Consumer, now: float) -> None:
         """Ask for the next change of lanes; there is one at a time."""
@@ -334,6 +334,10 @@ class Core:
             self.wake_at = when
 
     # Bookkeeping
+
+    def _take_notices(self, consumer: Consumer) -> None:
+        self.commands.extend(consumer.notices)
+        consumer.notices.clear()
 
     def _new_lane(self, consumer: Consumer, size: int) -> Lane:
         self._lane_number += 1

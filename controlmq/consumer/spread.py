@@ -10,10 +10,10 @@ from its opening to the handler's ack::
 A quarter of the slots beyond the first is a reserve: a message that is late, because network,
 broker or processor were busy, does not delay the next ones, whose slots wait to be opened.
 
-The loop time wanted is one in which no message waits for a handler. Waiting makes the
-measured one longer, so a shorter measurement is believed at once and a longer one slowly:
-handlers that are busy all the time then set the rate themselves, and spreading costs at most
-``GROWTH_PER_SAMPLE`` of it now and then, when it learns that it could.
+The loop time wanted is one in which no message waits for a handler, and waiting makes the
+measured one longer. So a shorter measurement is believed at once, a longer one only in small
+steps, and never more of it than takes two hundredths off the rate just measured: handlers that
+are busy all the time set the rate themselves.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from __future__ import annotations
 SPREAD_SHARE = 0.75
 """Share of the slots beyond the first that is spread; the rest is the reserve."""
 
-GROWTH_PER_SAMPLE = 0.02
-"""Share by which the loop time is believed to have grown at most in one sample."""
+RATE_STEP = 1.02
+"""Factor by which spreading may at most lower the rate from one sample to the next."""
+
+GROWTH_STEP = 1.05
+"""Factor by which the loop time may at most grow from one sample to the next, so that a stall in
+one sample hardly slows the next."""
 
 
 class Spread:
@@ -31,23 +35,28 @@ class Spread:
     def __init__(self) -> None:
         self.loop_time = 0.0
 
-    def measured(self, slot_seconds: float, acks: int, starved: bool) -> None:
+    def measured(
+        self, slot_seconds: float, acks: int, interval: float, prefetch: float, starved: bool
+    ) -> None:
         """Take in an interval: open slots over time, and acks that handlers gave.
 
-        A slot that waits in vain for a message makes its loop look longer; ``starved``
-        intervals can only shorten it.
+        A slot that waits in vain for a message makes its loop look longer, so that ``starved``
+        intervals can only shorten the loop time.
         """
         if not acks or slot_seconds <= 0:
             return
         measured = slot_seconds / acks
-        if not self.loop_time:
-            self.loop_time = 0.0 if starved else measured
+        if starved:
+            self.loop_time = min(measured, self.loop_time)
+        elif not self.loop_time:
+            self.loop_time = measured
         else:
-            growth = 1.0 if starved else 1 + GROWTH_PER_SAMPLE
-            self.loop_time = min(measured, growth * self.loop_time)
+            paced = RATE_STEP * self._spread_slots(prefetch) * interval / acks
+            self.loop_time = min(measured, paced, GROWTH_STEP * self.loop_time)
 
     def spacing(self, prefetch: float) -> float:
         """Seconds between two openings; 0 where there is nothing to spread."""
-        if prefetch <= 1:
-            return 0.0
-        return self.loop_time / (1 + SPREAD_SHARE * (prefetch - 1))
+        return self.loop_time / self._spread_slots(prefetch) if prefetch > 1 else 0.0
+
+    def _spread_slots(self, prefetch: float) -> float:
+        return 1 + SPREAD_SHARE * (max(prefetch, 1.0) - 1)

@@ -30,7 +30,7 @@ class Limits:
 
     @classmethod
     def of(cls, model: ArxModel) -> Limits:
-        """Up to the end of the linear range: beyond it prefetch hoards and adds no rate."""
+        """Up to the end of the linear range: beyond it messages wait and the rate stays."""
         high = model.linear_range[1]
         return cls(min(LOWEST_PREFETCH, high / 2), high)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
+from controlmq.controllers.controller_file import check_shaping
 from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
 from controlmq.gains import Gains
 from controlmq.loop import Sample
-from controlmq.tuning import check_shaping
 
 
 class PID:

@@ -1,84 +1,110 @@
-"""From what a user names to a controller that runs."""
+"""From what a user gives as a controller to one that runs.
+
+What was given is looked at once, by :func:`resolve`; the value that comes of it knows everything
+that a loop asks for.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from controlmq.controllers.controller_file import KINDS, Tuning
+from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.p import P
 from controlmq.controllers.pid import PI, PID
+from controlmq.controllers.placement import DEFAULT_POLYNOMIAL, place
 from controlmq.controllers.scheduled import ScheduledController
-from controlmq.design.placement import DEFAULT_POLYNOMIAL, place
 from controlmq.errors import InputError
 from controlmq.files import json_format, read_text
 from controlmq.loop import Controller
-from controlmq.model import FORMAT as MODEL_FORMAT
-from controlmq.model import ArxModel
-from controlmq.schedule import FORMAT as SCHEDULE_FORMAT
-from controlmq.schedule import Schedule
-from controlmq.tuning import FORMAT as CONTROLLER_FORMAT
-from controlmq.tuning import KINDS, Tuning
+from controlmq.model import SAME_INTERVAL_FACTOR, ArxModel
 
 ControllerSpec = str | os.PathLike[str] | ArxModel | Tuning | Schedule | Controller
 """What a controller may be given as: a law's name, a file, a model, a tuning, a schedule of
 them, an object."""
 
+ModelSpec = ArxModel | str | os.PathLike[str]
+"""What a model may be given as: itself, or its file."""
 
-def controller_from(
-    spec: ControllerSpec, *, model: ArxModel | None = None, limits: Limits | None = None
-) -> Controller:
-    """The controller that ``spec`` stands for.
+
+@dataclass(frozen=True)
+class ResolvedController:
+    """A controller that a user gave, after the one look at what it is.
+
+    ``make`` returns a fresh controller (of an object that was given, that object). ``model`` is
+    the one that was given or came with the controller, None where there is none; ``limits`` are
+    what the prefetch stays within, None where nothing limits it. ``file`` is the file to follow,
+    None where nothing came from one; ``read_again`` resolves what it holds now.
+    """
+
+    make: Callable[[], Controller]
+    model: ArxModel | None
+    limits: Limits | None
+    file: Path | None
+    read_again: Callable[[], ResolvedController]
+
+    def check_interval(self, interval: float) -> None:
+        """Refuse to sample every ``interval`` seconds where the model was fitted at another."""
+        if self.model is None:
+            return
+        fitted = self.model.interval
+        if not 1 / SAME_INTERVAL_FACTOR <= interval / fitted <= SAME_INTERVAL_FACTOR:
+            raise InputError(
+                f"interval is {interval:g} s and the model was fitted at {fitted:g} s, for which "
+                f"its gains hold; give interval={fitted:g}, or a model of that interval."
+            )
+
+
+def resolve(
+    spec: ControllerSpec, *, model: ModelSpec | None = None, limits: Limits | None = None
+) -> ResolvedController:
+    """What ``spec`` stands for.
 
     - ``"p"``, ``"pi"`` or ``"pid"``: that law with the published placement on ``model``;
     - a path: a controller file, a schedule file, or a model file, which gets a PI controller;
     - a model: a PI controller; a tuning: its controller; a schedule: the blend of its own;
     - anything callable: itself, as it is.
 
-    ``limits`` default to the linear range of the model.
+    ``limits`` default to the linear range of the model that the gains were computed for. A
+    ``model`` that was given goes before the one that comes with the controller. The model of a
+    schedule is the one with the widest range, a limit that no profile exceeds.
     """
-    if isinstance(spec, str) and spec.lower() in KINDS:
-        if model is None:
-            raise InputError(
-                f"the controller {spec!r} needs a model to compute its gains from; give a model "
-                "or a controller file."
-            )
-        return build(default_tuning(spec.lower(), model), limits)
-    if isinstance(spec, str | os.PathLike):
-        return _from_file(Path(spec), limits)
-    if isinstance(spec, ArxModel):
-        return build(default_tuning("pi", spec), limits)
-    if isinstance(spec, Tuning):
-        return build(spec, limits)
-    if isinstance(spec, Schedule):
-        return build_schedule(spec, limits)
-    if not callable(spec):
-        raise InputError(
-            f"controller is {spec!r}; give {', '.join(KINDS)}, a file, a model or a controller."
-        )
-    return spec
+    known = ArxModel.load(model) if isinstance(model, str | os.PathLike) else model
+    found = _value_of(spec, known)
+    own: ArxModel | None = None
+    if isinstance(found, Tuning):
+        make: Callable[[], Controller] = partial(build, found, limits)
+        own = found.model
+    elif isinstance(found, Schedule):
+        make = partial(build_schedule, found, limits)
+        models = [profile.tuning.model for profile in found.profiles]
+        own = max(models, key=lambda model: model.linear_range[1])
+    else:
+        make = partial(_itself, found)
+    return ResolvedController(
+        make=make,
+        model=known or own,
+        limits=limits or getattr(make(), "limits", None),
+        file=_file_of(spec, model),
+        read_again=partial(resolve, spec, model=model, limits=limits),
+    )
+
+
+def controller_from(
+    spec: ControllerSpec, *, model: ArxModel | None = None, limits: Limits | None = None
+) -> Controller:
+    """A fresh controller of what :func:`resolve` takes."""
+    return resolve(spec, model=model, limits=limits).make()
 
 
 def model_of(spec: ControllerSpec) -> ArxModel | None:
-    """The model that comes with a specification, where one does.
-
-    Of a schedule it is the one with the widest range: its limit is one no profile exceeds.
-    """
-    if isinstance(spec, ArxModel):
-        return spec
-    if isinstance(spec, Tuning):
-        return spec.model
-    if isinstance(spec, Schedule):
-        models = [profile.tuning.model for profile in spec.profiles]
-        return max(models, key=lambda model: model.linear_range[1])
-    if isinstance(spec, str | os.PathLike) and str(spec).lower() not in KINDS:
-        text = read_text(spec, "controller or model file")
-        if json_format(text) == CONTROLLER_FORMAT:
-            return Tuning.from_json(text, str(spec)).model
-        if json_format(text) == SCHEDULE_FORMAT:
-            return model_of(Schedule.from_json(text, str(spec)))
-        return ArxModel.from_json(text, str(spec))
-    return None
+    """The model that comes with a controller, where one does."""
+    return None if _is_law(spec) else resolve(spec).model
 
 
 def build(tuning: Tuning, limits: Limits | None = None) -> P | PI | PID:
@@ -89,7 +115,7 @@ def build(tuning: Tuning, limits: Limits | None = None) -> P | PI | PID:
 
 
 def build_schedule(schedule: Schedule, limits: Limits | None = None) -> ScheduledController:
-    """The controller object of a schedule; ``limits`` hold for every profile alike."""
+    """The controller object of a schedule; ``limits`` hold for every profile."""
     laws = [_velocity_form(profile.tuning, limits) for profile in schedule.profiles]
     return ScheduledController(schedule, laws)
 
@@ -111,16 +137,46 @@ def default_tuning(kind: str, model: ArxModel) -> Tuning:
     return Tuning(kind, place(kind, model, DEFAULT_POLYNOMIAL[kind]), model)
 
 
-def _from_file(path: Path, limits: Limits | None) -> Controller:
+def _value_of(spec: ControllerSpec, model: ArxModel | None) -> Tuning | Schedule | Controller:
+    """The tuning or the schedule that ``spec`` stands for, or the object that it is."""
+    if _is_law(spec):
+        if model is None:
+            raise InputError(
+                f"the controller {spec!r} needs a model to compute its gains from; give a model "
+                "or a controller file."
+            )
+        return default_tuning(str(spec).lower(), model)
+    found = _in_file(Path(spec)) if isinstance(spec, str | os.PathLike) else spec
+    if isinstance(found, ArxModel):
+        return default_tuning("pi", found)
+    if not callable(found) and not isinstance(found, Tuning | Schedule):
+        raise InputError(
+            f"controller is {spec!r}; give {', '.join(KINDS)}, a file, a model or a controller."
+        )
+    return found
+
+
+def _in_file(path: Path) -> ArxModel | Tuning | Schedule:
     text = read_text(path, "controller or model file")
     found = json_format(text)
-    if found == CONTROLLER_FORMAT:
-        return build(Tuning.from_json(text, str(path)), limits)
-    if found == SCHEDULE_FORMAT:
-        return build_schedule(Schedule.from_json(text, str(path)), limits)
-    if found == MODEL_FORMAT:
-        return build(default_tuning("pi", ArxModel.from_json(text, str(path))), limits)
+    for kind in (Tuning, Schedule, ArxModel):
+        if found == kind.file_format:
+            return kind.from_json(text, str(path))
     raise InputError(
         f"{path} is neither a controller file nor a model file; make one with "
         "'controlmq design' or 'controlmq identify'."
     )
+
+
+def _file_of(spec: ControllerSpec, model: ModelSpec | None) -> Path | None:
+    """The file that the controller, or the model of a law given by name, was given as."""
+    source = model if _is_law(spec) else spec
+    return Path(source) if isinstance(source, str | os.PathLike) else None
+
+
+def _is_law(spec: ControllerSpec) -> bool:
+    return isinstance(spec, str) and spec.lower() in KINDS
+
+
+def _itself(given: Controller) -> Controller:
+    return given

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.pid import PID
 from controlmq.loop import Sample
-from controlmq.schedule import Schedule
 
 
 class ScheduledController:
     """``u(k) = sum of w(i) u(i, k)``: every profile's law decides, the workload weighs them.
 
-    The weights come from the schedule, at the service time (and whatever else tells its
-    profiles apart) of the sample just measured. Each law is a change of the prefetch in force,
+    The weights come from the schedule, at the service time (and what else distinguishes
+    its profiles) of the sample just measured. Each law is a change of the prefetch in force,
     so what is blended are changes, which is the same as blending gains: however the weights
     jump, with the rate at its goal the prefetch stays where it is.
 

@@ -1,4 +1,4 @@
-"""Integral control without a model: the consumer's own rate tells the gain."""
+"""Integral control without a model: the gain comes from the consumer's own rate."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 
-SHARE = 0.5
-"""Share of the error that one sample takes away. Twice as much would be too much for a consumer
-whose rate follows a sample late."""
+ERROR_SHARE_PER_SAMPLE = 0.5
+"""Share of the error that one sample removes. Twice as much would be unstable for a consumer whose
+rate follows one sample late."""
 
-LARGEST_STEP = 2.0
-"""Times by which the prefetch grows or shrinks at most: the first samples tell little."""
+LARGEST_STEP_FACTOR = 2.0
+"""Factor by which the prefetch grows or shrinks at most: the first samples are unreliable."""
 
 
 class Unmodelled:
@@ -32,6 +32,6 @@ class Unmodelled:
         """The prefetch for the next interval."""
         if frozen(sample, goal) or not sample.arrivals:
             return self.limits.clamp(sample.prefetch)
-        factor = 1 + SHARE * (goal / sample.rate - 1)
-        factor = min(max(factor, 1 / LARGEST_STEP), LARGEST_STEP)
+        factor = 1 + ERROR_SHARE_PER_SAMPLE * (goal / sample.rate - 1)
+        factor = min(max(factor, 1 / LARGEST_STEP_FACTOR), LARGEST_STEP_FACTOR)
         return self.limits.clamp(sample.prefetch * factor)

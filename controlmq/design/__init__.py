@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controlmq.design.placement import (
+from controlmq.controllers.controller_file import KINDS, Tuning
+from controlmq.controllers.placement import (
     DEFAULT_POLYNOMIAL,
     ORDER,
     is_stable,
@@ -19,7 +20,6 @@ from controlmq.design.placement import (
 from controlmq.errors import InputError
 from controlmq.extras import need
 from controlmq.model import ArxModel
-from controlmq.tuning import KINDS, Tuning
 
 if TYPE_CHECKING:
     from controlmq.design.analysis import Analysis

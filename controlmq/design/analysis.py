@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import control
 import numpy as np
 
+from controlmq.controllers.controller_file import Tuning
 from controlmq.performance import settling_samples
-from controlmq.tuning import Tuning
 
-SETTLED = 0.02
+SETTLED_SHARE_OF_STEP = 0.02
 """A response has settled once it stays within this share of the step around its end."""
 
 RESPONSE_SAMPLES = 400
@@ -57,7 +57,9 @@ def analyse(tuning: Tuning) -> Analysis:
     return Analysis(
         poles=tuple(sorted((complex(pole) for pole in poles), key=lambda p: (-abs(p), p.imag))),
         stable=stable,
-        settling_samples=settling_samples(response, final, SETTLED) if stable else None,
+        settling_samples=settling_samples(response, final, SETTLED_SHARE_OF_STEP)
+        if stable
+        else None,
         overshoot=100 * max(0.0, max(response) - final) if stable else math.inf,
         steady_state_error=1 - final if stable else math.nan,
         gain_margin=gain_margin if stable else 0.0,

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from simulator.cluster import CONSUMER, PRODUCER, Cluster, Reading, SimulatedCluster
+from simulator.studies.cluster import CONSUMER, PRODUCER, Cluster, Reading, SimulatedCluster
 
 HERE = Path(__file__).parent
 CAPACITY = 63
@@ -71,7 +71,7 @@ def draw(found: dict[str, Course], path: Path) -> None:
     """Throughput, and the queues there are, over time."""
     from matplotlib.figure import Figure
 
-    from controlmq.cli.drawing import svg
+    from controlmq.experiments.drawing import svg
 
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     rates, queues = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))

@@ -111,7 +111,7 @@ def draw(found: dict[str, Outcome], path: Path) -> None:
     """Messages waiting and workers over time: a colour for the rules, dashes for a controller."""
     from matplotlib.figure import Figure
 
-    from controlmq.cli.drawing import svg
+    from controlmq.experiments.drawing import svg
 
     figure = Figure(figsize=(8.0, 5.5), layout="constrained")
     lengths, consumers = figure.subplots(2, 1, sharex=True)

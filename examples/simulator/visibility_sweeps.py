@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from simulator.visibility import TwoPools, measure
+from simulator.studies.visibility import TwoPools, measure
 
 HERE = Path(__file__).parent
 POOLS = TwoPools(rate=30.3, sender_threads=6, broker_threads=6)
@@ -37,7 +37,7 @@ def main(folder: Path = HERE, seconds: float = 500.0, replications: int = 5) -> 
     """Run, print and draw."""
     from matplotlib.figure import Figure
 
-    from controlmq.cli.drawing import svg
+    from controlmq.experiments.drawing import svg
 
     figure = Figure(figsize=(9.0, 3.2), layout="constrained")
     table = Table(title="seconds in both pools: theory, simulated")

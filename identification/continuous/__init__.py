@@ -2,10 +2,10 @@
 
 A query lists the folder (:mod:`~identification.continuous.listing`) and hands every batch of
 new or changed files to one function. Rows not counted before
-(:mod:`~identification.continuous.seen`) are added up and merged into the statistics per group
-(:mod:`~identification.continuous.state`, :mod:`~identification.continuous.absorbing`); a model
-that differs by more than its uncertainty is published
-(:mod:`~identification.continuous.publishing`). What is known after a batch is one file, replaced
+(:mod:`~identification.continuous.seen`) are added to the statistics of their groups
+(:mod:`~identification.continuous.absorbing`, :mod:`~identification.continuous.running_statistics`);
+a model that differs by more than its uncertainty is written to its file
+(:mod:`~identification.continuous.model_folder`). What is known after a batch is one file, replaced
 as a whole: a process that dies leaves the batch done or not begun.
 
     from identification.continuous import Options, follow
@@ -16,7 +16,7 @@ as a whole: a process that dies leaves the batch done or not begun.
 """
 
 from identification.continuous.job import Progress, follow
-from identification.continuous.publishing import Publication
-from identification.continuous.state import Options, State
+from identification.continuous.model_folder import NewModel
+from identification.continuous.running_statistics import Options, RunningStatistics
 
-__all__ = ["Options", "Progress", "Publication", "State", "follow"]
+__all__ = ["NewModel", "Options", "Progress", "RunningStatistics", "follow"]

@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
 
 from identification.aggregation import cells_of
+from identification.continuous.running_statistics import ERA_COLUMN, Options, RunningStatistics
 from identification.continuous.seen import Seen
-from identification.continuous.state import ERA_COLUMN, Options, State
 
-AHEAD = 3600.0
+CLOCK_AHEAD_SECONDS = 3600.0
 """Seconds by which the clock of a consumer may be ahead of ours. A row from further in the
 future would make every other row old, so it is left out."""
 
@@ -32,7 +32,9 @@ class Counts:
     unplaced: int = 0
 
 
-def absorb(state: State, transitions: DataFrame, now: float) -> tuple[State, Counts]:
+def absorb(
+    state: RunningStatistics, transitions: DataFrame, now: float
+) -> tuple[RunningStatistics, Counts]:
     """``state`` with those rows added that were not counted before, and what became of all.
 
     ``now`` is the time, seconds since 1970. Absorbing the same rows again changes nothing: that
@@ -45,7 +47,7 @@ def absorb(state: State, transitions: DataFrame, now: float) -> tuple[State, Cou
     )
     single = young.dropDuplicates([*options.trace_columns, "sample"]).persist()
     try:
-        batch = _runs(single, options)
+        batch = _spans(single, options)
         latest = batch.latest
         if latest is None:
             return state, Counts(forgotten=placed - kept, unplaced=rows - placed)
@@ -61,7 +63,7 @@ def absorb(state: State, transitions: DataFrame, now: float) -> tuple[State, Cou
     return moved, Counts(new, kept - new, placed - kept, rows - placed)
 
 
-def _count(state: State, transitions: DataFrame, now: float) -> tuple[int, int, int]:
+def _count(state: RunningStatistics, transitions: DataFrame, now: float) -> tuple[int, int, int]:
     """How many rows there are, how many have their place, and how many of these are not too old."""
     placed = _placed(state.options, now)
     counts = transitions.agg(
@@ -74,7 +76,7 @@ def _count(state: State, transitions: DataFrame, now: float) -> tuple[int, int, 
 def _placed(options: Options, now: float) -> Column:
     named = [F.col(f"`{name}`").isNotNull() for name in (*options.trace_columns, "sample")]
     # Spark orders NaN above infinity, so the comparison excludes it.
-    timed = (F.col("time") > float("-inf")) & (F.col("time") <= now + AHEAD)
+    timed = (F.col("time") > float("-inf")) & (F.col("time") <= now + CLOCK_AHEAD_SECONDS)
     return F.coalesce(reduce(and_, named) & timed, F.lit(False))
 
 
@@ -82,16 +84,16 @@ def _era(options: Options) -> Column:
     return F.floor(F.col("time") / options.era_length)
 
 
-def _kept(state: State) -> Column:
+def _kept(state: RunningStatistics) -> Column:
     if state.oldest is None:
         return F.lit(True)
     return _era(state.options) >= state.oldest
 
 
-def _runs(rows: DataFrame, options: Options) -> Seen:
-    """The runs of sample numbers in rows of which none is there twice.
+def _spans(rows: DataFrame, options: Options) -> Seen:
+    """The spans of sample numbers in rows of which none is there twice.
 
-    Within a run the sample number less the row's own number is the same for all.
+    Within a span the sample number less the row's own number is the same for all.
     """
     names = options.trace_columns
     place = F.row_number().over(Window.partitionBy(*names).orderBy("sample"))
@@ -109,13 +111,13 @@ def _runs(rows: DataFrame, options: Options) -> Seen:
 
 
 def _without(rows: DataFrame, known: Seen, options: Options) -> DataFrame:
-    """The rows that are in none of the runs."""
-    if not known.runs:
+    """The rows that are in none of the spans."""
+    if not known.spans:
         return rows
     names = options.trace_columns
     renamed = {name: f"_known_{name}" for name in names}
     table = known.to_arrow(names).rename_columns([*renamed.values(), "low", "high", "latest"])
-    runs = F.broadcast(rows.sparkSession.createDataFrame(table))
-    same = [rows[name] == runs[other] for name, other in renamed.items()]
-    inside = rows["sample"].between(runs["low"], runs["high"])
-    return rows.join(runs, reduce(and_, same) & inside, "left_anti")
+    spans = F.broadcast(rows.sparkSession.createDataFrame(table))
+    same = [rows[name] == spans[other] for name, other in renamed.items()]
+    inside = rows["sample"].between(spans["low"], spans["high"])
+    return rows.join(spans, reduce(and_, same) & inside, "left_anti")

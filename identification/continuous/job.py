@@ -1,4 +1,4 @@
-"""The job: a query that watches, a batch that counts, models that are published."""
+"""The continuous job: a query watches the folder, batches count rows, models are written."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from controlmq.checks import above_zero
 from controlmq.errors import ControlmqError, InputError
 from identification.continuous.absorbing import Counts, absorb
 from identification.continuous.listing import FolderSource, versions
-from identification.continuous.publishing import Publication, Publisher
+from identification.continuous.model_folder import ModelFolder, NewModel
+from identification.continuous.running_statistics import Options, RunningStatistics, start
 from identification.continuous.snapshot import held_still
-from identification.continuous.state import Options, State, start
 from identification.failures import in_a_sentence
 from identification.fit import Fit
 from identification.reading import Kinds, as_traces, columns_of, read_files
@@ -30,10 +30,10 @@ from identification.reading import Kinds, as_traces, columns_of, read_files
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-POLL = 0.2
+LOOK_EVERY_SECONDS = 0.2
 """Seconds between looks at whether the query still runs."""
 
-KEPT_IN_MIND = "36500d"
+FILES_REMEMBERED_FOR = "36500d"
 """How long Spark's file source remembers a file. Its own week would pass over, without a word,
 a file that comes with an older date."""
 
@@ -45,7 +45,7 @@ class Progress:
     """
 
     counts: Counts = field(default_factory=Counts)
-    published: tuple[Publication, ...] = ()
+    published: tuple[NewModel, ...] = ()
     refused: tuple[str, ...] = ()
     without: tuple[Fit, ...] = ()
 
@@ -63,8 +63,8 @@ def follow(
 ) -> None:
     """Keep the models in the folder ``models`` true to what consumers write to ``traces``.
 
-    Looks for new rows ``every`` so many seconds, or ``once`` only. ``checkpoint``, by default
-    ``.follow`` in the folder of the models, is where it goes on from after any kind of end.
+    Looks for new rows every ``every`` seconds, or ``once`` only. ``checkpoint``, by default
+    ``.follow`` in the folder of the models, is where it continues after any kind of end.
     ``traces`` is a folder or, with a scheme (``hdfs://...``), any place that Spark reads, where
     files are then taken for complete and read once. Returns when it is done; Ctrl-C ends it.
 
@@ -72,7 +72,7 @@ def follow(
     watches the folder itself and has the server add up.
     """
     pause = f"{max(1, round(1000 * above_zero('every', every)))} milliseconds"
-    publisher = Publisher(Path(models))
+    publisher = ModelFolder(Path(models))
     place = Path(models, ".follow") if checkpoint is None else Path(checkpoint)
     with _alone(place), in_a_sentence(traces):
         follower = _Follower(str(traces), place, publisher, options, on_progress)
@@ -96,7 +96,7 @@ class _Follower:
         self,
         traces: str,
         place: Path,
-        publisher: Publisher,
+        publisher: ModelFolder,
         options: Options,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
@@ -105,7 +105,7 @@ class _Follower:
         self.file = place / "statistics.zip"
         self.state = start(self.file, options)
         if not self.file.exists():
-            # Spark would take for done what nobody has counted.
+            # Spark would mark as done what was not counted.
             shutil.rmtree(place / "spark", ignore_errors=True)
         self.failure: BaseException | None = None
         self._on_progress = on_progress
@@ -116,7 +116,7 @@ class _Follower:
         """The rows of files elsewhere, the names of files here."""
         if self.remote:
             schema = spark.read.parquet(self.traces).schema
-            reader = spark.readStream.schema(schema).option("maxFileAge", KEPT_IN_MIND)
+            reader = spark.readStream.schema(schema).option("maxFileAge", FILES_REMEMBERED_FOR)
             return reader.option("recursiveFileLookup", True).parquet(self.traces)
         self.check_folder()
         spark.dataSource.register(FolderSource)
@@ -146,19 +146,21 @@ class _Follower:
         """Count what is new in the folder, whose files have these versions."""
         self._done(*self._files(spark, listing))
 
-    def _done(self, state: State, progress: Progress) -> None:
+    def _done(self, state: RunningStatistics, progress: Progress) -> None:
         """Publish what a batch changes, and only then take it for done."""
         published, without = self._publish(state)
         state.save(self.file)
         self.state = state
         self._tell(replace(progress, published=published, without=without))
 
-    def _rows(self, batch: DataFrame) -> tuple[State, Progress]:
+    def _rows(self, batch: DataFrame) -> tuple[RunningStatistics, Progress]:
         rows = as_traces(batch, self.state.options.by)
         state, counts = absorb(self.state, rows, time.time())
         return state, Progress(counts)
 
-    def _files(self, spark: SparkSession, listing: Mapping[str, str]) -> tuple[State, Progress]:
+    def _files(
+        self, spark: SparkSession, listing: Mapping[str, str]
+    ) -> tuple[RunningStatistics, Progress]:
         known = self.state.files
         changed = [
             Path(self.traces, name)
@@ -171,7 +173,7 @@ class _Follower:
 
     def _absorb(
         self, spark: SparkSession, held: Mapping[Path, Path]
-    ) -> tuple[State, Counts, list[str]]:
+    ) -> tuple[RunningStatistics, Counts, list[str]]:
         """Absorb the files that can be read; one that cannot does not hold up the others."""
         files, refused = _sorted_out(held, self.state.options.by)
         while files:
@@ -187,7 +189,7 @@ class _Follower:
                     del files[name]
         return self.state, Counts(), refused
 
-    def _publish(self, state: State) -> tuple[tuple[Publication, ...], tuple[Fit, ...]]:
+    def _publish(self, state: RunningStatistics) -> tuple[tuple[NewModel, ...], tuple[Fit, ...]]:
         statistics = state.statistics()
         fits = state.fits(statistics)
         published = self.publisher.publish(statistics, fits)
@@ -235,7 +237,7 @@ def _wait(query: StreamingQuery, follower: _Follower) -> None:
     never = threading.Event()
     try:
         while query.isActive:
-            never.wait(POLL)
+            never.wait(LOOK_EVERY_SECONDS)
     finally:
         if query.isActive:
             query.stop()
@@ -253,7 +255,7 @@ def _behind_connect(spark: SparkSession) -> bool:
 
 @contextmanager
 def _alone(place: Path) -> Iterator[IO[str]]:
-    """Make sure that no other process counts into the same place."""
+    """Make sure that no other process counts into the same folder."""
     import fcntl
 
     try:

@@ -1,8 +1,8 @@
 """A folder as a stream: which complete files it holds, and which version of each.
 
-Spark's own file source reads a path once. A consumer that is to lose no row when it dies writes
-its file anew, under the same name, with every row (:class:`~controlmq.traces.TraceWriter`), and
-the file source would take the first row of each and pass over the rest. So the stream carries the
+Spark's own file source reads a path once. A consumer that must lose no row when it dies writes its
+whole file again with every row, under the same name (:class:`~controlmq.traces.TraceWriter`), and
+the file source would read the first row of each and skip the rest. So the stream carries the
 names and versions of files; the batch reads those that are new to it. The offset is a
 fingerprint of the whole listing, so that a checkpoint does not grow with the folder.
 """
@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from controlmq.traces import complete_files
 
 Version = tuple[str, str]
-"""A file's path below the folder, and what changes whenever it is written anew."""
+"""A file's path below the folder, and what changes whenever it is written again."""
 
 
 def versions(folder: Path) -> Iterator[Version]:

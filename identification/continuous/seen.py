@@ -1,6 +1,6 @@
 """Which samples of which trace have been counted, so that none is counted twice.
 
-Sample numbers count up within a trace, so a whole trace is one run, ``low`` to ``high``, however
+Sample numbers count up within a trace, so a whole trace is one span, ``low`` to ``high``, however
 long it gets; a gap or a file that is late makes a second. That is what is kept.
 """
 
@@ -19,7 +19,7 @@ Trace: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Span:
     """Samples ``low`` to ``high`` of one trace, all counted; ``latest`` is the time of the last."""
 
     low: int
@@ -29,96 +29,98 @@ class Run:
     def __len__(self) -> int:
         return self.high - self.low + 1
 
-    def overlap(self, other: Run) -> int:
+    def overlap(self, other: Span) -> int:
         """How many samples are in both."""
         return max(0, min(self.high, other.high) - max(self.low, other.low) + 1)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The runs of every trace, in order and apart from each other."""
+    """The spans of every trace, in order and apart from each other."""
 
-    runs: Mapping[Trace, tuple[Run, ...]] = field(default_factory=dict)
+    spans: Mapping[Trace, tuple[Span, ...]] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[tuple[Trace, Run]]:
-        return ((trace, run) for trace, runs in self.runs.items() for run in runs)
+    def __iter__(self) -> Iterator[tuple[Trace, Span]]:
+        return ((trace, span) for trace, spans in self.spans.items() for span in spans)
 
     def overlapping(self, others: Seen) -> Seen:
-        """Those of these runs that share a sample with one of the others."""
+        """Those of these spans that share a sample with one of the others."""
         shared = {
             trace: tuple(
-                run for run in self.runs.get(trace, ()) if any(run.overlap(other) for other in runs)
+                span
+                for span in self.spans.get(trace, ())
+                if any(span.overlap(other) for other in spans)
             )
-            for trace, runs in others.runs.items()
+            for trace, spans in others.spans.items()
         }
-        return Seen({trace: runs for trace, runs in shared.items() if runs})
+        return Seen({trace: spans for trace, spans in shared.items() if spans})
 
     def samples(self) -> int:
-        """How many samples there are in all runs."""
-        return sum(len(run) for _, run in self)
+        """How many samples there are in all spans."""
+        return sum(len(span) for _, span in self)
 
     def shared(self, others: Seen) -> int:
         """How many samples are in both."""
         return sum(
-            run.overlap(other)
-            for trace, runs in others.runs.items()
-            for run in self.runs.get(trace, ())
-            for other in runs
+            span.overlap(other)
+            for trace, spans in others.spans.items()
+            for span in self.spans.get(trace, ())
+            for other in spans
         )
 
     def union(self, others: Seen) -> Seen:
         """The samples of both."""
         changed = {
-            trace: _joined([*self.runs.get(trace, ()), *runs])
-            for trace, runs in others.runs.items()
+            trace: _joined([*self.spans.get(trace, ()), *spans])
+            for trace, spans in others.spans.items()
         }
-        return Seen({**self.runs, **changed})
+        return Seen({**self.spans, **changed})
 
     def since(self, time: float) -> Seen:
-        """Without the runs whose last sample is earlier than ``time``."""
+        """Without the spans whose last sample is earlier than ``time``."""
         kept = {
-            trace: tuple(run for run in runs if run.latest >= time)
-            for trace, runs in self.runs.items()
+            trace: tuple(span for span in spans if span.latest >= time)
+            for trace, spans in self.spans.items()
         }
-        return Seen({trace: runs for trace, runs in kept.items() if runs})
+        return Seen({trace: spans for trace, spans in kept.items() if spans})
 
     @property
     def latest(self) -> float | None:
         """The time of the latest sample of all."""
-        return max((run.latest for _, run in self), default=None)
+        return max((span.latest for _, span in self), default=None)
 
     def to_arrow(self, names: Sequence[str]) -> pa.Table:
-        """One row per run, for a file or a join; ``names`` are the columns that name a trace."""
+        """One row per span, for a file or a join; ``names`` are the columns that name a trace."""
         rows = list(self)
         columns: dict[str, Any] = {
             name: [trace[i] for trace, _ in rows] for i, name in enumerate(names)
         }
-        columns["low"] = pa.array([run.low for _, run in rows], pa.int64())
-        columns["high"] = pa.array([run.high for _, run in rows], pa.int64())
-        columns["latest"] = pa.array([run.latest for _, run in rows], pa.float64())
+        columns["low"] = pa.array([span.low for _, span in rows], pa.int64())
+        columns["high"] = pa.array([span.high for _, span in rows], pa.int64())
+        columns["latest"] = pa.array([span.latest for _, span in rows], pa.float64())
         return pa.table(columns)
 
     @classmethod
     def from_arrow(cls, table: pa.Table, names: Sequence[str]) -> Seen:
-        """The runs in a table with the columns that :meth:`to_arrow` gives it, in any order."""
+        """The spans in a table with the columns that :meth:`to_arrow` gives it, in any order."""
         traces = zip(*(table[name].to_pylist() for name in names), strict=True)
         columns = (table[name].to_pylist() for name in ("low", "high", "latest"))
-        runs = (Run(*values) for values in zip(*columns, strict=True))
-        return cls.of(zip(traces, runs, strict=True))
+        spans = (Span(*values) for values in zip(*columns, strict=True))
+        return cls.of(zip(traces, spans, strict=True))
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[Trace, Run]]) -> Seen:
-        """Runs in any order, sorted out by trace."""
+    def of(cls, rows: Iterable[tuple[Trace, Span]]) -> Seen:
+        """Spans in any order, sorted out by trace."""
         by_trace = groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0))
-        return cls({trace: _joined([run for _, run in runs]) for trace, runs in by_trace})
+        return cls({trace: _joined([span for _, span in spans]) for trace, spans in by_trace})
 
 
-def _joined(runs: list[Run]) -> tuple[Run, ...]:
-    """The same samples with runs that touch or overlap made one."""
-    done: list[Run] = []
-    for run in sorted(runs, key=lambda each: each.low):
-        if done and run.low <= done[-1].high + 1:
+def _joined(spans: list[Span]) -> tuple[Span, ...]:
+    """The same samples with spans that touch or overlap made one."""
+    done: list[Span] = []
+    for span in sorted(spans, key=lambda each: each.low):
+        if done and span.low <= done[-1].high + 1:
             last = done.pop()
-            run = Run(last.low, max(last.high, run.high), max(last.latest, run.latest))
-        done.append(run)
+            span = Span(last.low, max(last.high, span.high), max(last.latest, span.latest))
+        done.append(span)
     return tuple(done)

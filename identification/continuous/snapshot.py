@@ -1,4 +1,4 @@
-"""Files held still while Spark reads them, though consumers go on writing theirs.
+"""Files held still while Spark reads them, while consumers keep writing.
 
 A batch reads its files more than once. A file that was replaced in between would be counted by
 one pass and not by the other; a second name for the same content keeps it as it was.

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from controlmq.cli.calibrated import (
-    PUBLISHING,
+from controlmq.experiments.calibrated_scenario import (
+    PUBLISHING_LINK,
     broker_of,
     comment_of,
     consumer_of,
@@ -15,7 +15,7 @@ from controlmq.cli.calibrated import (
     links_of,
     scenario_of,
 )
-from controlmq.rabbitmq.calibration import LOAD, Calibration, Curve, Line
+from controlmq.measure.calibration import LOADED_SHARE, Calibration, Curve, Line
 from simulator import (
     Binding,
     Duration,
@@ -27,7 +27,7 @@ from simulator import (
     Simulation,
     parse_scenario,
 )
-from simulator.scenario_text import scenario_text
+from simulator.scenario.toml_text import scenario_text
 
 FOUND = Calibration(
     call=0.0005,
@@ -98,8 +98,8 @@ def test_the_simulated_latency_is_the_one_measured_at_this_rate(rate: float) -> 
 
 def test_a_load_adds_its_share_to_the_latency() -> None:
     assert latency_of(FOUND, 0.0, 2, 100.0) == FOUND.latency_at(100.0)
-    assert latency_of(FOUND, LOAD / 100.0, 2, 100.0) == pytest.approx(1.2e-3)
-    assert latency_of(FOUND, LOAD / 200.0, 2, 100.0) == pytest.approx(1.1e-3)
+    assert latency_of(FOUND, LOADED_SHARE / 100.0, 2, 100.0) == pytest.approx(1.2e-3)
+    assert latency_of(FOUND, LOADED_SHARE / 200.0, 2, 100.0) == pytest.approx(1.1e-3)
     assert latency_of(FOUND, 0.001, 2, 5.0) == FOUND.latency_at(5.0)
 
 
@@ -117,7 +117,7 @@ def test_the_simulated_copy_in_the_middle_is_as_late_as_measured(copies: int) ->
     scenario = Scenario(
         "copies",
         1.0,
-        [Publishers("publisher", every=Duration(0.05), exchange="all", link=PUBLISHING)],
+        [Publishers("publisher", every=Duration(0.05), exchange="all", link=PUBLISHING_LINK)],
         [Queue(name) for name in names],
         [consumer_of(FOUND, name, 0.0, 100, f"of {name}") for name in names],
         links_of(FOUND, 0.0),

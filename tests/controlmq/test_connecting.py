@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlmq import InputError
-from controlmq.rabbitmq.connecting import shown, url_parameters
+from controlmq.clients.pika.connecting import shown, url_parameters
 
 
 def refusal_of(url: str) -> str:

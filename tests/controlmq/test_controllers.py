@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from controlmq import PI, PID, ArxModel, Gains, InputError, Limits, P, Sample, Tuning
 from controlmq.controllers import OpenLoop, build, controller_from, ramp, random_levels
+from controlmq.controllers.resolve import default_tuning, resolve
 from controlmq.loop import Controller
 
 MODEL = ArxModel(a=0.2, b=60.0, c=12.0, interval=1.0, linear_range=(0.0, 20.0))
@@ -274,3 +275,43 @@ class TestControllerFrom:
     def test_anything_else_is_refused(self) -> None:
         with pytest.raises(InputError, match="give p, pi, pid"):
             controller_from(5)  # type: ignore[arg-type]
+
+
+class TestResolving:
+    """What was given is looked at once, and then everything is known of it."""
+
+    def test_a_law_by_name_knows_its_model_and_the_file_it_came_from(self, tmp_path: Path) -> None:
+        path = tmp_path / "model.json"
+        MODEL.save(path)
+        found = resolve("pi", model=path)
+        assert (found.model, found.limits, found.file) == (MODEL, Limits.of(MODEL), path)
+        assert found.make() is not found.make()
+
+    def test_a_file_that_was_replaced_is_read_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "controller.json"
+        MODEL.save(path)
+        found = resolve(path, limits=Limits(1.0, 4.0))
+        steeper = dataclasses.replace(MODEL, b=2 * MODEL.b)
+        default_tuning("pid", steeper).save(path)
+        again = found.read_again()
+        assert found.model == MODEL
+        assert (again.model, again.limits, again.file) == (steeper, Limits(1.0, 4.0), path)
+        assert isinstance(again.make(), PID)
+
+    def test_an_object_is_itself_with_the_limits_that_it_has(self) -> None:
+        law = PI(Gains(0.1, 0.2), Limits(1.0, 9.0))
+        found = resolve(law)
+        assert found.make() is law
+        assert (found.model, found.limits, found.file) == (None, law.limits, None)
+
+    @pytest.mark.parametrize("factor", [0.5, 2.0])
+    def test_another_interval_than_the_models_is_refused(self, factor: float) -> None:
+        with pytest.raises(InputError, match=f"fitted at {MODEL.interval:g} s"):
+            resolve(MODEL).check_interval(factor * MODEL.interval)
+
+    @pytest.mark.parametrize("factor", [0.7, 1.0, 1.5])
+    def test_an_interval_about_the_models_is_taken(self, factor: float) -> None:
+        resolve(MODEL).check_interval(factor * MODEL.interval)
+
+    def test_without_a_model_any_interval_is_taken(self) -> None:
+        resolve(PI(Gains(0.1, 0.2), Limits(1.0, 9.0))).check_interval(0.1)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from controlmq import ArxModel, Gains, InputError, Tuning, design_controller
 from controlmq.controllers import Limits, build
+from controlmq.controllers.placement import is_stable, place, poles_for, polynomial_of
 from controlmq.design import p_stable_range
 from controlmq.design.analysis import analyse, step_response
-from controlmq.design.placement import is_stable, place, poles_for, polynomial_of
 from controlmq.loop import Sample
 
 PUBLISHED = ArxModel(a=0.2631, b=59.73, c=0.0, interval=10.0, linear_range=(1.0, 22.0))

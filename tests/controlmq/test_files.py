@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -11,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlmq import ArxModel, ControlmqError, Gains, InputError, Tuning
-from controlmq.files import write_atomically
+from controlmq import ArxModel, ControlmqError, Gains, InputError, Profile, Schedule, Tuning
 from controlmq.model import FitQuality, StandardErrors
+from controlmq.replacing import write_atomically
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 any_json = st.recursive(
@@ -66,12 +67,44 @@ def test_a_model_with_any_one_value_replaced_is_read_or_refused(key: str, value:
         ArxModel.from_json(json.dumps(content))
 
 
-@given(key=st.sampled_from(sorted(json.loads(Tuning("p", Gains(1.0), MODEL).to_json()))))
-def test_a_tuning_with_any_one_key_missing_is_read_or_refused(key: str) -> None:
-    content = json.loads(Tuning("p", Gains(1.0), MODEL).to_json())
+ERRORS = "standard_errors"
+"""The one optional key whose absence changes the value."""
+
+TUNING = Tuning("p", Gains(1.0), MODEL)
+SCHEDULE = Schedule([Profile({"service_time": 0.001}, Tuning("pi", Gains(0.1, 0.2), MODEL))])
+REQUIRED = [
+    (MODEL, ("format", "version", "a", "b", "c", "interval", "linear_range")),
+    (TUNING, ("format", "version", "controller", "kp", "ki", "kd", "model")),
+    (SCHEDULE, ("format", "version", "profiles")),
+]
+"""The keys that the file of each value must have; all others may be left out."""
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [(value, key) for value, keys in REQUIRED for key in keys],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_a_file_without_a_required_key_is_refused(
+    value: ArxModel | Tuning | Schedule, key: str
+) -> None:
+    content = json.loads(value.to_json())
     del content[key]
-    with contextlib.suppress(InputError):
-        Tuning.from_json(json.dumps(content))
+    with pytest.raises(InputError, match=key):
+        type(value).from_json(json.dumps(content), "file.json")
+
+
+@pytest.mark.parametrize(("value", "required"), REQUIRED, ids=["model", "controller", "schedule"])
+def test_a_file_without_an_optional_key_is_read(
+    value: ArxModel | Tuning | Schedule, required: tuple[str, ...]
+) -> None:
+    whole = json.loads(value.to_json())
+    optional = [key for key in whole if key not in required]
+    assert optional
+    for key in optional:
+        content = {name: whole[name] for name in whole if name != key}
+        read = type(value).from_json(json.dumps(content))
+        assert read == (dataclasses.replace(value, **{key: None}) if key == ERRORS else value)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from controlmq.rabbitmq.settings import Settings
 
 from controlmq.controllers import PI, Limits
 from controlmq.controllers.resolve import default_tuning
-from controlmq.files import write_atomically
 from controlmq.model import ArxModel
+from controlmq.replacing import write_atomically
 
 MODEL = ArxModel(a=0.1, b=70.0, c=0.0, interval=1.0, linear_range=(0.5, 9.0))
 STEEPER = dataclasses.replace(MODEL, b=140.0, linear_range=(0.5, 6.0))

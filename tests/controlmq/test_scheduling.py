@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.gain_scheduling import deadbeat, faster_published, jumping, tracking_error, working
 from controlmq import (
     PI,
     ArxModel,
@@ -28,7 +27,6 @@ from controlmq import (
 )
 from controlmq.bands import band
 from controlmq.cli.main import main
-from controlmq.confidence import mean_interval
 from controlmq.controllers import (
     OpenLoop,
     ScheduledController,
@@ -37,7 +35,9 @@ from controlmq.controllers import (
     random_levels,
 )
 from controlmq.controllers.resolve import model_of
+from controlmq.student import mean_interval
 from simulator import SimulatedConsumer
+from tests.known.jumping_work import deadbeat, faster_published, jumping, tracking_error, working
 
 FAST = ArxModel(a=0.0, b=500.0, c=0.0, interval=1.0, linear_range=(0.0, 8.0))
 SLOW = ArxModel(a=0.0, b=200.0, c=0.0, interval=1.0, linear_range=(0.0, 5.0))

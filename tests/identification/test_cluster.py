@@ -17,7 +17,7 @@ from controlmq.loop import Transition
 from controlmq.traces import write_transitions
 from identification import identify
 from identification.aggregation import Sorting, cells_of
-from identification.continuous import State
+from identification.continuous import RunningStatistics
 from identification.reading import read_traces
 from identification.statistics import Forgetting
 from tests.identification.servers import cluster, connect
@@ -102,7 +102,7 @@ def test_a_server_gives_the_models_and_statistics_of_local_mode(
         assert there["linear_range"] == pytest.approx(list(model.linear_range), rel=1e-12)
         assert_close(there["standard_errors"], vars(model.standard_errors))
         assert_close(there["quality"], vars(model.quality))
-    followed = State.load(tmp_path / "models" / ".follow" / "statistics.zip")
+    followed = RunningStatistics.load(tmp_path / "models" / ".follow" / "statistics.zip")
     weights = Forgetting(120.0, followed.reference)
     same(followed.statistics(), cells_of(read_traces(spark, traces), Sorting(forgetting=weights)))
     assert followed.seen.samples() == 3 * 3 * 200

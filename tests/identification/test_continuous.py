@@ -20,10 +20,15 @@ from controlmq.traces import write_transitions
 from identification.continuous import Progress
 from identification.continuous.absorbing import Counts
 from identification.continuous.listing import FolderReader
-from identification.continuous.publishing import Publisher, file_name
-from identification.continuous.seen import Run, Seen
+from identification.continuous.model_folder import ModelFolder, file_name
+from identification.continuous.running_statistics import (
+    ERAS_KEPT,
+    Options,
+    RunningStatistics,
+    start,
+)
+from identification.continuous.seen import Seen, Span
 from identification.continuous.snapshot import held_still
-from identification.continuous.state import ERAS_KEPT, Options, State, start
 from identification.label import label
 from identification.statistics import EXTREMES, HELD_OUT, Cells, Moments
 from tests.identification.rows import arx_rows, is_training, random_levels
@@ -32,7 +37,7 @@ OPTIONS = Options(half_life=600.0)
 
 
 def seen(*samples: int, trace: str = "t", time: float = 0.0) -> Seen:
-    return Seen.of([(("g", trace), Run(k, k, time)) for k in samples])
+    return Seen.of([(("g", trace), Span(k, k, time)) for k in samples])
 
 
 numbers = st.frozensets(st.integers(0, 40))
@@ -53,8 +58,8 @@ def test_runs_are_sets_of_samples(first: frozenset[int], second: frozenset[int])
 def test_a_trace_without_a_gap_is_one_run_however_long() -> None:
     known = Seen()
     for low in range(0, 100_000, 1000):
-        known = known.union(Seen({("g", "t"): (Run(low, low + 999, float(low)),)}))
-    assert known.runs == {("g", "t"): (Run(0, 99_999, 99_000.0),)}
+        known = known.union(Seen({("g", "t"): (Span(low, low + 999, float(low)),)}))
+    assert known.spans == {("g", "t"): (Span(0, 99_999, 99_000.0),)}
 
 
 def test_runs_are_forgotten_by_their_own_time() -> None:
@@ -99,11 +104,11 @@ def cells(rows: Sequence[Transition], options: Options, reference: float) -> Cel
     )
 
 
-def absorbed(state: State, rows: Sequence[Transition]) -> State:
+def absorbed(state: RunningStatistics, rows: Sequence[Transition]) -> RunningStatistics:
     """What a batch does to the state, rows being new."""
     moved = state.moved_on(max(state.options.era(row.time) for row in rows))
     counted = Seen.of(
-        ((row.group, row.trace), Run(row.sample, row.sample, row.time)) for row in rows
+        ((row.group, row.trace), Span(row.sample, row.sample, row.time)) for row in rows
     )
     assert moved.oldest is not None
     kept = [row for row in rows if state.options.era(row.time) >= moved.oldest]
@@ -138,13 +143,13 @@ def same(one: Cells, other: Cells) -> None:
 def test_statistics_do_not_depend_on_the_order_in_which_rows_come(half_life: float) -> None:
     options = Options(half_life)
     rows = plant(3000)
-    in_order, shuffled = State(options), State(options)
+    in_order, shuffled = RunningStatistics(options), RunningStatistics(options)
     pieces = [rows[k : k + 500] for k in range(0, 3000, 500)]
     for piece in pieces:
         in_order = absorbed(in_order, piece)
     for k in (3, 0, 5, 1, 4, 2):
         shuffled = absorbed(shuffled, pieces[k])
-    at_once = absorbed(State(options), rows)
+    at_once = absorbed(RunningStatistics(options), rows)
     assert in_order.newest == shuffled.newest == at_once.newest
     same(in_order.statistics(), at_once.statistics())
     same(shuffled.statistics(), at_once.statistics())
@@ -152,7 +157,7 @@ def test_statistics_do_not_depend_on_the_order_in_which_rows_come(half_life: flo
 
 
 def test_an_era_that_is_too_old_goes_with_all_it_counted() -> None:
-    old = absorbed(State(OPTIONS), [replace(row, interval=3.5) for row in plant(400)])
+    old = absorbed(RunningStatistics(OPTIONS), [replace(row, interval=3.5) for row in plant(400)])
     later = 1e9 + (ERAS_KEPT + 2) * OPTIONS.era_length
     state = absorbed(old, plant(400, start=later))
     (fit,) = state.fits(state.statistics())
@@ -163,7 +168,7 @@ def test_an_era_that_is_too_old_goes_with_all_it_counted() -> None:
 
 
 def test_a_change_of_the_plant_outweighs_what_was_before() -> None:
-    state = absorbed(State(OPTIONS), plant(2000, b=80))
+    state = absorbed(RunningStatistics(OPTIONS), plant(2000, b=80))
     state = absorbed(state, plant(1500, b=40, start=1e9 + 4000, seed=2))
     (fit,) = state.fits(state.statistics())
     assert fit.model is not None
@@ -172,21 +177,21 @@ def test_a_change_of_the_plant_outweighs_what_was_before() -> None:
 
 def test_a_state_survives_its_file(tmp_path: Path) -> None:
     file = tmp_path / "statistics.zip"
-    state = replace(absorbed(State(OPTIONS), plant(300)), files={"a.parquet": "1-2-3"})
+    state = replace(absorbed(RunningStatistics(OPTIONS), plant(300)), files={"a.parquet": "1-2-3"})
     state.save(file)
     again = start(file, OPTIONS)
     assert again.cells is not None
     assert state.cells is not None
     assert again.cells.to_arrow() == state.cells.to_arrow()
     assert (again.newest, again.seen, again.files) == (state.newest, state.seen, state.files)
-    State(OPTIONS).save(file)
-    assert start(file, OPTIONS) == State(OPTIONS)
-    assert start(tmp_path / "none.zip", OPTIONS) == State(OPTIONS)
+    RunningStatistics(OPTIONS).save(file)
+    assert start(file, OPTIONS) == RunningStatistics(OPTIONS)
+    assert start(tmp_path / "none.zip", OPTIONS) == RunningStatistics(OPTIONS)
 
 
 def test_other_options_than_before_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "statistics.zip"
-    State(OPTIONS).save(file)
+    RunningStatistics(OPTIONS).save(file)
     with pytest.raises(InputError, match=r"made with half_life = 600\.0, not 60\.0"):
         start(file, Options(60.0))
     file.write_bytes(file.read_bytes()[:100])
@@ -194,31 +199,31 @@ def test_other_options_than_before_and_a_damaged_file_are_refused(tmp_path: Path
         start(file, OPTIONS)
 
 
-def published(publisher: Publisher, state: State) -> list[str]:
+def published(publisher: ModelFolder, state: RunningStatistics) -> list[str]:
     statistics = state.statistics()
     return [each.why for each in publisher.publish(statistics, state.fits(statistics))]
 
 
 def test_a_model_is_published_when_it_differs_by_more_than_its_uncertainty(tmp_path: Path) -> None:
-    publisher = Publisher(tmp_path)
-    state = absorbed(State(OPTIONS), plant(300))
+    publisher = ModelFolder(tmp_path)
+    state = absorbed(RunningStatistics(OPTIONS), plant(300))
     assert published(publisher, state) == ["first model"]
     first = ArxModel.load(tmp_path / "g.json")
     assert published(publisher, state) == []
-    assert published(Publisher(tmp_path), state) == []
+    assert published(ModelFolder(tmp_path), state) == []
 
     changed = absorbed(state, plant(900, b=60, start=1e9 + 600, seed=3))
-    assert published(Publisher(tmp_path), changed) == ["coefficients"]
+    assert published(ModelFolder(tmp_path), changed) == ["coefficients"]
     assert ArxModel.load(tmp_path / "g.json").b < first.b - 10
 
 
 def test_a_model_is_published_when_its_range_or_its_interval_is_another(tmp_path: Path) -> None:
-    publisher = Publisher(tmp_path)
-    assert published(publisher, absorbed(State(OPTIONS), plant(300))) == ["first model"]
+    publisher = ModelFolder(tmp_path)
+    assert published(publisher, absorbed(RunningStatistics(OPTIONS), plant(300))) == ["first model"]
     slower = [replace(row, interval=2.5) for row in plant(300)]
-    assert published(publisher, absorbed(State(OPTIONS), slower)) == ["interval"]
+    assert published(publisher, absorbed(RunningStatistics(OPTIONS), slower)) == ["interval"]
     higher = [replace(row, u=row.u + 10) for row in slower]
-    assert published(publisher, absorbed(State(OPTIONS), higher)) == ["linear range"]
+    assert published(publisher, absorbed(RunningStatistics(OPTIONS), higher)) == ["linear range"]
 
 
 def test_chance_alone_seldom_publishes(tmp_path: Path) -> None:
@@ -226,13 +231,13 @@ def test_chance_alone_seldom_publishes(tmp_path: Path) -> None:
     99 % region of the other leaves it out in 1.7 % of cases, expected 0.7 times in 40.
     """
     long = Options(half_life=1e6)
-    published(Publisher(tmp_path), absorbed(State(long), plant(4000)))
+    published(ModelFolder(tmp_path), absorbed(RunningStatistics(long), plant(4000)))
     first = (tmp_path / "g.json").read_bytes()
     written = 0
     for seed in range(2, 42):
         (tmp_path / "g.json").write_bytes(first)
-        again = absorbed(State(long), plant(400, seed=seed))
-        written += published(Publisher(tmp_path), again) != []
+        again = absorbed(RunningStatistics(long), plant(400, seed=seed))
+        written += published(ModelFolder(tmp_path), again) != []
     assert written <= 5
 
 
@@ -286,9 +291,9 @@ def test_files_held_still_stay_as_they_were(tmp_path: Path) -> None:
 
 
 def told(tmp_path: Path) -> Progress:
-    state = absorbed(State(OPTIONS), plant(300))
+    state = absorbed(RunningStatistics(OPTIONS), plant(300))
     statistics = state.statistics()
-    published = Publisher(tmp_path).publish(statistics, state.fits(statistics))
+    published = ModelFolder(tmp_path).publish(statistics, state.fits(statistics))
     (fit,) = state.fits(statistics)
     lost = replace(fit, group="lost", model=None, cause="poor fit", reason="R2 is 0.1.")
     counts = Counts(new=300, repeated=0, forgotten=3, unplaced=2)

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 
 from controlmq.loop import Transition
 from identification import diagnose_traces, identify
-from identification.diagnosis import LAGS, Diagnosis, diagnosis, ljung_box
+from identification.diagnosis import RESIDUAL_LAGS, Diagnosis, diagnosis, ljung_box
 from tests.identification.conftest import Record
 
 SAMPLES = 600
@@ -82,11 +82,11 @@ def test_too_few_rows_are_said_and_not_judged() -> None:
 def test_ljung_box_is_the_textbooks() -> None:
     residuals = np.random.default_rng(4).normal(0, 1, 200)
     apart = residuals - residuals.mean()
-    r = [np.sum(apart[k:] * apart[:-k]) / np.sum(apart**2) for k in range(1, LAGS + 1)]
+    r = [np.sum(apart[k:] * apart[:-k]) / np.sum(apart**2) for k in range(1, RESIDUAL_LAGS + 1)]
     q = 200 * 202 * sum(value**2 / (200 - k) for k, value in enumerate(r, start=1))
     neighbour, probability = ljung_box(residuals)
     assert neighbour == pytest.approx(r[0])
-    assert probability == pytest.approx(chi2.sf(q, LAGS))
+    assert probability == pytest.approx(chi2.sf(q, RESIDUAL_LAGS))
 
 
 @pytest.mark.spark

@@ -12,7 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import identification.ingest
-from benchmarks.ingest_counts import write_samples
 from controlmq.errors import ControlmqError, InputError
 from controlmq.traces import read_transitions, write_transitions
 from identification import identify
@@ -21,6 +20,7 @@ from identification.ingest import ingest
 from identification.raw import Columns
 from identification.session import session
 from tests.identification.rows import arx_rows, random_levels
+from tests.known.raw_samples import write_samples
 
 COLUMNS = Columns({"group": "consumer"})
 

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.identification_fleet import CAUSES, generate, judged
-from controlmq.cli.fleet import REPORT, TABLE, write_fleet
+from controlmq.experiments.fleet.files import REPORT, TABLE, write_fleet
 from controlmq.model import ArxModel
 from identification import Fit, identify
+from tests.known.fleet import CAUSES, generate, judged
 
 pytestmark = pytest.mark.spark
 

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.ingest_counts import MALFORMED, SPOILT, Written, write_samples
 from controlmq.cli.main import main
 from controlmq.errors import InputError
 from controlmq.traces import read_transitions
 from identification import identify
 from identification.ingest import QUARANTINE, SUMMARY, ingest
 from identification.raw import Columns
+from tests.known.raw_samples import MALFORMED, SPOILT, Written, write_samples
 
 pytestmark = pytest.mark.spark
 

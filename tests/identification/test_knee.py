@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from identification.knee import Level, find_knee
+from identification.knee import Curves, Knee, Level, find_knees
+
+
+def find_knee(levels: list[Level]) -> Knee | None:
+    """The knee of one curve through ``levels`` (ascending), or None where it never bends."""
+    curves = Curves(
+        1,
+        np.zeros(len(levels), dtype=np.int64),
+        np.array([level.prefetch for level in levels]),
+        np.array([level.rate for level in levels]),
+        np.array([level.count for level in levels], dtype=np.float64),
+    )
+    return find_knees(curves).one(0)
 
 
 def levels(rates: np.ndarray, count: int = 10) -> list[Level]:

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student_t
 
-from identification.least_squares import agreement, condition, solve, student_95
+from identification.least_squares import Solutions, agreement, condition, solve
 from identification.statistics import Moments
 
 
@@ -125,9 +125,12 @@ def test_rows_that_do_not_determine_the_model_are_not_solved() -> None:
     assert not solve(moments_of(u[:2], y[:2], y[:2]), offset=False).determined[0]
 
 
-def test_a_confidence_interval_is_students() -> None:
-    free = np.array([7.0, 30.0, 1e4])
-    assert student_95(free) == pytest.approx(student_t.ppf(0.975, free), rel=1e-4)
+@pytest.mark.parametrize("free", [1.0, 2.0, 3.5, 7.0, 29.9, 30.0, 1e4])
+def test_a_confidence_interval_is_students(free: float) -> None:
+    found = Solutions(np.array([True]), np.zeros((1, 3)), np.ones((1, 3)), np.array([free]))
+    assert found.half_widths == pytest.approx(student_t.ppf(0.975, free), rel=1e-3)
+    if free >= 4:
+        assert found.half_widths == pytest.approx(student_t.ppf(0.975, free), rel=1e-5)
 
 
 def test_equal_weights_change_nothing_and_age_nothing() -> None:

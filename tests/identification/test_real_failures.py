@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.ingest_counts import write_samples
 from controlmq.model import ArxModel
+from controlmq.replacing import Here
 from controlmq.traces import read_transitions, write_transitions
 from identification import identify
 from identification.ingest import SUMMARY, ingest
 from identification.raw import Columns
-from identification.replacing import Here
 from tests.identification.rows import arx_rows, random_levels
+from tests.known.raw_samples import write_samples
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -285,7 +285,7 @@ def test_ctrl_c_during_ingest_leaves_the_folder_as_it_was(
 DIES = """
 import os, sys
 from pathlib import Path
-from identification.replacing import Here
+from controlmq.replacing import Here
 
 rename, renames = os.replace, 0
 

@@ -22,7 +22,7 @@ from controlmq.loop import Transition
 from controlmq.model import ArxModel
 from controlmq.traces import TraceWriter, write_transitions
 from identification.aggregation import Sorting, cells_of
-from identification.continuous import Options, Progress, State, follow
+from identification.continuous import Options, Progress, RunningStatistics, follow
 from identification.continuous.absorbing import Counts
 from identification.reading import read_traces
 from identification.statistics import Forgetting
@@ -44,11 +44,11 @@ def recorded(
     return [replace(row, time=start + row.time, trace=f"{group}-{start:.0f}") for row in made]
 
 
-def counted(checkpoint: Path) -> State:
-    return State.load(checkpoint / "statistics.zip")
+def counted(checkpoint: Path) -> RunningStatistics:
+    return RunningStatistics.load(checkpoint / "statistics.zip")
 
 
-def check_against_batch(spark: SparkSession, traces: Path, state: State) -> None:
+def check_against_batch(spark: SparkSession, traces: Path, state: RunningStatistics) -> None:
     """The batch job over everything that is in the folder, each row once, with the same weights."""
     rows = read_traces(spark, traces).dropDuplicates(["group", "trace", "sample"])
     forgetting = Forgetting(state.options.half_life, state.reference)

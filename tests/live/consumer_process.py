@@ -8,7 +8,7 @@ from typing import Any
 
 import pika
 
-from controlmq.rabbitmq import wrap
+from controlmq.clients.pika.wrap import wrap
 
 
 def main() -> None:

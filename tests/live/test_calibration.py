@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controlmq.cli.main import main
-from controlmq.rabbitmq.calibration.queues import temporary_queues
+from controlmq.measure.calibration.queues import temporary_queues
 from simulator import Meter, Simulation, load_scenario
 from tests.testbed import Broker, Proxy, wait_until
 from tests.testbed.proxy import ROUND_TRIP
@@ -30,7 +30,7 @@ def test_a_calibration_becomes_a_scenario_that_runs(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("controlmq.rabbitmq.calibration.FEWEST_TURNS", 1)
+    monkeypatch.setattr("controlmq.measure.calibration.FEWEST_TURNS", 1)
     path = tmp_path / "calibrated.toml"
     url = f"amqp://guest:guest@127.0.0.1:{proxy.port}/%2F"
     words = ["--duration", "1", "--work", "0.001", "--prefetch", "3", "--out", str(path), "--json"]
@@ -103,6 +103,6 @@ def test_what_would_be_refused_afterwards_is_refused_before(
     def measured(*_: object) -> None:
         pytest.fail("the broker was measured")
 
-    monkeypatch.setattr("controlmq.rabbitmq.calibration.calibrate", measured)
+    monkeypatch.setattr("controlmq.measure.calibration.calibrate", measured)
     assert main(["calibrate", *words]) == 2
     assert says in capsys.readouterr().err

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from controlmq.cli.main import main
-from controlmq.rabbitmq.workload import EXPERIMENTS, Burst
+from controlmq.measure.load import EXPERIMENTS, Burst
 from controlmq.traces import read_transitions
 from tests.live.handled import assert_empty
 from tests.testbed import Broker, Proxy, wait_until

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pika.exceptions import AMQPConnectionError
 
+from controlmq.clients.pika.wrap import wrap
 from controlmq.controllers import PI, Limits
 from controlmq.gains import Gains
 from controlmq.loop import Step
 from controlmq.model import ArxModel
-from controlmq.rabbitmq import wrap
 from tests.live.handled import Handled
 from tests.testbed import Broker, Proxy
 from tests.testbed.publishing import connected, fill, process_until

@@ -17,8 +17,8 @@ import pika
 import pika.exceptions
 import pytest
 
+from controlmq.clients.pika.wrap import wrap
 from controlmq.loop import Sample
-from controlmq.rabbitmq import wrap
 from tests.live.handled import assert_empty
 from tests.testbed import Broker
 from tests.testbed.broker import QUORUM_QUEUE_KEPT

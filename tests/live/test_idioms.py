@@ -8,11 +8,11 @@ import pika
 import pika.exceptions
 import pytest
 
+from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.runner import clock
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step
-from controlmq.rabbitmq import wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.restless import LANES, changing
 from tests.testbed import Broker, wait_until

@@ -10,9 +10,9 @@ from typing import Any
 import pika
 import pytest
 
+from controlmq.clients.pika.wrap import wrap
 from controlmq.consumer.consumer import DEFAULT_MAX_HELD as MAX_HELD
 from controlmq.controllers import Limits
-from controlmq.rabbitmq import wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.plain_consumer import PLAIN_CONSUMER
 from tests.live.restless import LANES, changing
@@ -86,7 +86,7 @@ def test_an_exclusive_consumer_without_limits_still_has_room_to_grow(
     fill(broker.parameters, queue_name, 400)
     handled, consumer = handle_all(broker, queue_name, 400, **LANES, exclusive=True)
     handled.assert_each_once_in_order(400)
-    assert consumer.most == MAX_HELD
+    assert consumer.plant.most == MAX_HELD
 
 
 def test_a_single_subscription_says_that_it_cannot_grow(

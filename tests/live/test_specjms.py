@@ -13,12 +13,12 @@ from contextlib import suppress
 import pytest
 
 from controlmq.cli.main import main
-from controlmq.cli.specjms.live import observed, plan_of
-from controlmq.rabbitmq.flows import run_flows
-from simulator.specjms import Phases, Topology, audit, report, vertical, workload
-from simulator.specjms.flow import Flow, base_type
-from simulator.specjms.observed import observed_run
-from simulator.specjms.options import central
+from controlmq.experiments.live_specjms import observed, plan_of
+from controlmq.measure.flows import run_flows
+from simulator.studies.specjms import Phases, Topology, audit, report, vertical, workload
+from simulator.studies.specjms.flow import Flow, base_type
+from simulator.studies.specjms.observed import observed_run
+from simulator.studies.specjms.options import central
 from tests.testbed import Broker, Proxy, wait_until
 from tests.testbed.proxy import proxied
 

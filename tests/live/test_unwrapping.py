@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from controlmq.clients.pika.wrap import unwrap, wrap
 from controlmq.loop import Step
-from controlmq.rabbitmq import unwrap, wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.restless import LANES
 from tests.testbed import Broker

@@ -29,10 +29,10 @@ from simulator import (
     Simulation,
     Size,
 )
-from simulator.messages import AT_BROKER, FREE
-from simulator.rows import ENTER, ROUTE
-from simulator.rules import CONSUMER_ACTIONS, METRICS, PUBLISHER_ACTIONS, VALUE_ACTIONS
-from simulator.state import State
+from simulator.engine.messages import AT_BROKER, FREE
+from simulator.engine.rows import ENTER, ROUTE
+from simulator.engine.simulation_state import SimulationState
+from simulator.scenario.rules import CONSUMER_ACTIONS, METRICS, PUBLISHER_ACTIONS, VALUE_ACTIONS
 from tests.simulator.test_queues import conserved
 from tests.simulator.test_window import durations
 
@@ -279,7 +279,7 @@ def change(simulation: Simulation, turns: list[tuple[str, int, float]]) -> None:
         KNOBS[knob](simulation, consumer, group, value)
 
 
-def standing(state: State, line: int) -> Iterator[np.void]:
+def standing(state: SimulationState, line: int) -> Iterator[np.void]:
     """The messages of a line."""
     message = state.lines[line]["first"]
     for _ in range(state.lines[line]["length"]):
@@ -287,7 +287,7 @@ def standing(state: State, line: int) -> Iterator[np.void]:
         message = state.pool[message]["next"]
 
 
-def on_the_way(state: State) -> int:
+def on_the_way(state: SimulationState) -> int:
     """Copies that were sent or dead-lettered, and that are in no queue yet."""
     assert state.lines[AT_BROKER]["length"] == 0
     targets = state.routes["targets"]
@@ -313,7 +313,9 @@ def check_that_all_arrive(simulation: Simulation) -> None:
     """Between whoever sends a message and the queues it goes to, none is lost or made."""
     state = simulation.state
     queues, kinds = state.queues, state.kinds
-    published = [kind for kinds in simulation.scenario.flows().published.values() for kind in kinds]
+    published = [
+        kind for kinds in simulation.scenario.message_paths().published.values() for kind in kinds
+    ]
     assert state.publishers["published"].sum() == kinds["sent"][published].sum()
     copies = (kinds["sent"] * state.routes["targets"][kinds["route"]]).sum()
     copies += queues["dead_copies"].sum()

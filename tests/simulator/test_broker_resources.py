@@ -53,6 +53,7 @@ def test_every_step_of_a_message_costs_what_the_broker_says() -> None:
     assert simulation.counts.acknowledged == simulation.counts.delivered
 
 
+@pytest.mark.slow
 def test_one_core_is_a_queue_with_one_server() -> None:
     # Publishing alone costs: Poisson arrivals, a constant service, Pollaczek-Khinchine.
     broker = Broker(1, publish=0.008, credit=1_000_000, more_credit_after=1)

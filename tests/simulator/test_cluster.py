@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.clustered_queue import CAPACITY, balanced, controlled, grown, peak
 from controlmq.errors import InputError
 from simulator import Broker, Consumer, Duration, Publishers, Queue, Scenario, Simulation
-from simulator.cluster import (
+from simulator.studies.cluster import (
     CONSUMER,
     PRODUCER,
     Cluster,
@@ -24,6 +23,7 @@ from simulator.cluster import (
     ProvisioningRule,
     SimulatedCluster,
 )
+from tests.known.clustered_queue import CAPACITY, balanced, controlled, grown, peak
 from tests.simulator.test_gallery import program
 
 ROOT = Path(__file__).parents[2]

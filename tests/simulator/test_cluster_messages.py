@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from simulator.cluster import CONSUMER, PRODUCER, Cluster, Machines, SimulatedCluster
+from simulator.studies.cluster import CONSUMER, PRODUCER, Cluster, Machines, SimulatedCluster
 
 STEPS = st.tuples(
     st.sampled_from(("join", "join", "leave")),
@@ -135,7 +135,7 @@ def check(system: SimulatedCluster, joined: dict[str, tuple[str, str]]) -> None:
 def test_whoever_joins_and_leaves_every_message_is_worked_on_once() -> None:
     removed: list[str] = []
 
-    @settings(max_examples=50)
+    @settings(max_examples=20)
     @example(ON_ITS_WAY, MACHINES[-1])
     @given(st.lists(STEPS, min_size=5, max_size=40), st.sampled_from(MACHINES))
     def any_order(steps: list[tuple[str, str, int, float]], machines: Machines) -> None:

@@ -88,12 +88,13 @@ def test_a_batch_is_never_larger_than_the_prefetch_in_force(prefetch: float, bat
     simulation.run_until(1.0)
     simulation.set_prefetch("c", prefetch)
     simulation.run_until(2.0)
-    before, answers = simulation.counts.acknowledged, set()
+    before, batches = simulation.totals("c").acks_given, set()
     for step in range(1, 1001):
         simulation.run_until(2.0 + step * 0.0025)
-        answers.add(simulation.counts.acknowledged - before)
-        before = simulation.counts.acknowledged
-    assert max(answers) == batch
+        after = simulation.totals("c").acks_given
+        batches.add(after - before)
+        before = after
+    assert max(batches) == batch
 
 
 def test_a_smaller_prefetch_does_not_leave_a_consumer_waiting_for_its_batch() -> None:
@@ -223,6 +224,7 @@ def test_a_finished_message_leads_to_others() -> None:
     assert conserved(simulation.counts)
 
 
+@pytest.mark.slow
 def test_messages_in_a_circle_without_time_are_noticed() -> None:
     scenario = Scenario(
         "circle",
@@ -243,7 +245,7 @@ def test_messages_in_a_circle_without_time_are_noticed() -> None:
         ({"ack_multiple": True, "handlers": 2}, "give handlers = 1"),
         ({"ack_batch": 2, "prefetch": 4, "acknowledge": "on-receipt"}, "after-processing"),
         ({"failure": 1.5}, "failure is 1.5; give a probability"),
-        ({"failure": 0.5, "acknowledge": "automatic"}, "cannot be given back"),
+        ({"failure": 0.5, "acknowledge": "automatic"}, "cannot be put back"),
         ({"on_failure": "retry"}, "on_failure is 'retry'; give one of requeue, reject"),
         ({"crash_every": Duration(1.0)}, "give both or neither"),
         ({"work_schedule": [Change(2.0, 1.0), Change(1.0, 1.0)]}, "give them in order"),
@@ -257,13 +259,13 @@ def test_impossible_consumers_are_refused(words: dict[str, object], told: str) -
 
 def test_acknowledged_on_receipt_a_window_smaller_than_the_round_trip_lets_the_queue_grow() -> None:
     simulation = overloaded(acknowledge="on-receipt", prefetch=1)
-    for step in range(1, 20_000):
+    for step in range(1, 4_001):
         simulation.run_until(step * 0.005)
         counts = simulation.counts
         assert counts.delivered - counts.acknowledged == counts.in_flight <= 1
     # One a round trip of 20 ms, however long the work: 200 messages/second come and 50 go.
-    assert counts.delivered == pytest.approx(100 / 0.02, abs=2)
-    assert counts.queued == pytest.approx(15_000, rel=0.01)
+    assert counts.delivered == pytest.approx(20 / 0.02, abs=2)
+    assert counts.queued == pytest.approx(3_000, rel=0.01)
     # The handler is done before the next message comes: nothing waits with the consumer.
     assert counts.delivered - simulation.totals("c").finished <= 1
 

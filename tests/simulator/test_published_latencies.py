@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import schmid_latency, specjms_prediction, specjms_tandem
-from benchmarks.sachs_measured import CASES, Case
+from tests.known import schmid_latency, specjms_prediction, specjms_tandem
+from tests.known.sachs_measured import CASES, Case
 
 
 def test_the_authors_line_gives_the_authors_latencies() -> None:
@@ -62,6 +62,7 @@ def test_nothing_measured_at_the_higher_base_is_used_to_predict_it(
     assert predicted(changed) == before
 
 
+@pytest.mark.slow
 def test_completion_times_are_predicted_no_worse_than_by_the_author() -> None:
     found = specjms_prediction.run()
     assert found["author_median_error_percent"] == pytest.approx(9.53, abs=0.01)
@@ -74,6 +75,7 @@ def test_a_line_of_eight_cores_makes_service_longer_as_erlang_says() -> None:
     assert specjms_tandem.stretched(0.75) == pytest.approx(1 + 0.35698 / 2, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_no_published_base_overloads_the_fitted_resources() -> None:
     demands = specjms_tandem.fitted()
     for case in CASES:

@@ -23,7 +23,7 @@ from simulator import (
     Size,
     load_scenario,
 )
-from simulator.checks import LARGEST_MESSAGE
+from simulator.scenario.checks import LARGEST_MESSAGE_BYTES
 
 
 def published_by(
@@ -129,15 +129,15 @@ def test_sizes_are_drawn_and_take_their_time_on_the_link() -> None:
 
 
 def test_no_drawn_size_is_above_what_a_broker_accepts() -> None:
-    size = Size(float(LARGEST_MESSAGE), "exponential")
+    size = Size(float(LARGEST_MESSAGE_BYTES), "exponential")
     simulation = published_by(Publishers("p", "queue", Duration(0.01), message_size=size))
     simulation.set_prefetch("c", 0)
     simulation.run_until(100.0)
     held = Meter(simulation).read().queues["queue"]
     assert simulation.state.pool["size"].min() >= 0
-    assert simulation.state.pool["size"].max() == LARGEST_MESSAGE
+    assert simulation.state.pool["size"].max() == LARGEST_MESSAGE_BYTES
     # The mean of an exponential value cut off at its mean.
-    expected = LARGEST_MESSAGE * (1 - math.exp(-1))
+    expected = LARGEST_MESSAGE_BYTES * (1 - math.exp(-1))
     assert held.memory / held.length == pytest.approx(expected, rel=0.02)
 
 

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from simulator import Duration, Simulation
-from simulator.draws import SOURCE, draw, source, standard_normal
-from simulator.state import State
+from simulator.engine.draws import SOURCE, draw, source, standard_normal
+from simulator.engine.simulation_state import SimulationState
 from tests.simulator.scenarios import one_queue
 
 
@@ -41,7 +41,9 @@ def test_a_full_window_and_an_exponential_handler_follow_mean_value_analysis(
     assert rate == pytest.approx(closed_network_rate(prefetch, 0.008, 0.001), rel=0.005)
 
 
-@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+@pytest.mark.parametrize(
+    "load", [0.3, *(pytest.param(load, marks=pytest.mark.slow) for load in (0.6, 0.8))]
+)
 def test_an_open_window_is_an_m_m_1_queue(load: float) -> None:
     service = 0.001
     scenario = one_queue(
@@ -56,6 +58,7 @@ def test_an_open_window_is_an_m_m_1_queue(load: float) -> None:
     assert wait == pytest.approx(load * service / (1 - load), rel=0.03)
 
 
+@pytest.mark.slow
 def test_several_handlers_are_an_m_m_c_queue() -> None:
     handlers, offered = 4, 3.2  # Erlang C
     busy = offered**handlers / math.factorial(handlers) / (1 - offered / handlers)
@@ -103,7 +106,7 @@ def test_a_bounded_queue_loses_what_the_consumer_cannot_take(overflow: str) -> N
     ids=lambda duration: duration.distribution,
 )
 def test_draws_have_the_distribution_they_are_named_for(duration: Duration) -> None:
-    state = State(sources=np.array([source(duration, 1, "test")], SOURCE))
+    state = SimulationState(sources=np.array([source(duration, 1, "test")], SOURCE))
     draws = np.array([draw(state, 0) for _ in range(20_000)])
     mean, sd = duration.mean, duration.sd
     if duration.distribution == "deterministic":

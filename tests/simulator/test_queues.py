@@ -131,6 +131,7 @@ def test_a_message_comes_back_as_often_as_the_limit_allows(limit: int) -> None:
     assert conserved(counts)
 
 
+@pytest.mark.slow
 def test_higher_priorities_go_first() -> None:
     messages = [
         Message("queue", "low", 0.8, priority=0),

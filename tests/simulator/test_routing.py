@@ -23,7 +23,7 @@ from simulator import (
     Simulation,
     parse_scenario,
 )
-from simulator.routing import topic_matches
+from simulator.scenario.exchanges import topic_matches
 
 NAMES = ("a", "b", "c")
 
@@ -131,7 +131,7 @@ def test_topic_patterns_match_as_the_regular_expression_they_stand_for(
         ),
         (
             {"consumers": [Consumer("c", "a", Duration(0.0), sends=[Send("b", on="blue")])]},
-            "'c' sends on messages of type 'blue', but none comes to its queue 'a'",
+            "'c' sends on messages of type 'blue', but none reaches its queue 'a'",
         ),
     ],
 )  # fmt: skip
@@ -180,7 +180,7 @@ def test_a_file_says_the_same_as_python() -> None:
     sends = [{ routing_key = "b", on = "red", type = "answer" }]
     """
     scenario = parse_scenario(text)
-    assert scenario.flows().types == ["red", "green", "answer"]
-    assert scenario.flows().pairs == [(0, 0), (1, 1), (1, 2)]
+    assert scenario.message_paths().types == ["red", "green", "answer"]
+    assert scenario.message_paths().pairs == [(0, 0), (1, 1), (1, 2)]
     with pytest.raises(InputError, match="publishers 1: messages 2: 'key' is not a key here"):
         parse_scenario(text.replace('routing_key = "green", p', 'key = "green", p'))

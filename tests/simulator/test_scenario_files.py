@@ -23,10 +23,10 @@ from simulator import (
     parse_scenario,
     shipped_scenarios,
 )
-from simulator.scenario_file import scenario_from
+from simulator.scenario.toml_file import scenario_from
 from tests.simulator.scenarios import ROSA
 
-TEXT = (resources.files("simulator") / "scenarios" / "rosa.toml").read_text(encoding="utf-8")
+TEXT = (resources.files("simulator.scenario") / "shipped" / "rosa.toml").read_text(encoding="utf-8")
 KEYS = ["name", "queue", "count", "every", "message_size", "max_length", "overflow", "link"]
 KEYS += ["exchange", "routing_key", "messages", "persistent", "confirms", "schedule", "priorities"]
 KEYS += ["message_ttl", "delivery_limit", "dead_letter_exchange", "dead_letter_routing_key"]

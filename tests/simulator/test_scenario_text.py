@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulator import load_scenario, parse_scenario, shipped_scenarios
-from simulator.scenario_text import scenario_text
+from simulator.scenario.toml_text import scenario_text
 
 GALLERY = sorted((Path(__file__).parents[2] / "examples" / "simulator").glob("*.toml"))
 

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.rows import CLOCK
-from simulator.state import State
-from simulator.timers import NEVER, ROOT, leaves, new_timers, set_timer, when
+from simulator.engine.rows import CLOCK
+from simulator.engine.simulation_state import SimulationState
+from simulator.engine.timers import NEVER, ROOT, leaves, new_timers, set_timer, when
 
 times = st.integers(0, 5).map(float) | st.just(NEVER)
 
@@ -19,7 +19,7 @@ def test_the_earliest_timer_is_on_top_and_of_equals_the_lowest_slot(
 ) -> None:
     clock = np.zeros(1, CLOCK)
     clock["leaves"] = leaves(slots)
-    state = State(clock=clock, timers=new_timers(np.full(slots, NEVER)))
+    state = SimulationState(clock=clock, timers=new_timers(np.full(slots, NEVER)))
     expected = [NEVER] * slots
     for slot, time in changes:
         set_timer(state, slot % slots, time)

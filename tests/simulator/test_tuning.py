@@ -8,12 +8,21 @@ from dataclasses import replace
 import pytest
 
 from controlmq import ArxModel, InputError, Sample, Step
-from controlmq.confidence import mean_interval, t_quantile
 from controlmq.performance import Score, score
+from controlmq.student import mean_interval, t_quantile
 from simulator import Change, Scenario, load_scenario
-from simulator.tuning import METRICS, Candidate, Point, Space, Trial, front, rank, run_point
-from simulator.tuning.point import steps
-from simulator.tuning.ranking import compare
+from simulator.studies.tuning_search import (
+    METRICS,
+    Candidate,
+    Point,
+    Space,
+    Trial,
+    front,
+    rank,
+    run_point,
+)
+from simulator.studies.tuning_search.point import steps
+from simulator.studies.tuning_search.ranking import compare
 
 MODEL = ArxModel(a=0.0, b=80.0, c=0.0, interval=1.0, linear_range=(1.0, 18.0))
 

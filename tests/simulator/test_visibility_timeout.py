@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.visibility_timeout import seconds
 from controlmq.errors import InputError
 from simulator import Consumer, Duration, Link, Publishers, Queue, Scenario, Simulation
-from simulator.visibility import TwoPools, measure, scenario
+from simulator.studies.visibility import TwoPools, measure, scenario
+from tests.known.two_pools import seconds
 
 # Li, Cui and Ma 2015, recomputed: threads in both pools, seconds for q = 0.99 and q = 0.88.
 PUBLISHED = {
@@ -31,10 +31,6 @@ def pools(threads: int, arrives: float) -> TwoPools:
 def test_the_analytic_time_is_the_published_one(threads: int) -> None:
     for arrives, time in zip((0.99, 0.88), PUBLISHED[threads], strict=True):
         assert pools(threads, arrives).time == pytest.approx(time, abs=5.1e-6)
-
-
-def test_links_add_two_ways_and_one_more_for_a_loss() -> None:
-    assert pools(4, 0.88).time_with_links(0.01) == pytest.approx(0.41238 + 2.12 * 0.01, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -131,7 +127,7 @@ def test_what_would_never_come_back_is_refused() -> None:
     silent = [replace(base.consumers[0], failure=0.1, on_failure="no-answer")]
     with pytest.raises(InputError, match="visibility_timeout"):
         replace(base, queues=[Queue("q")], consumers=silent)
-    with pytest.raises(InputError, match="would wait for ever"):
+    with pytest.raises(InputError, match="would wait forever"):
         Queue("q", in_order=True, max_length=5)
     with pytest.raises(InputError, match="one kind of message"):
         replace(

@@ -79,7 +79,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario("any", 0.3, publishers, queues, consumers, links)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(scenarios(), st.lists(prefetches, min_size=1, max_size=5), st.integers(0, 2**64))
 def test_no_message_is_lost_or_made_and_no_window_overfilled(
     scenario: Scenario, levels: list[float], seed: int
@@ -100,12 +100,13 @@ def test_no_message_is_lost_or_made_and_no_window_overfilled(
             assert queue.max_length is None or line["length"] <= queue.max_length
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.floats(0.1, 30.0))
 def test_the_window_holds_its_prefetch_on_average(prefetch: float) -> None:
     plant = SimulatedConsumer(with_prefetch(ROSA, prefetch))
     plant.observe()
-    assert plant.observe().in_flight == pytest.approx(prefetch, rel=0.005)
+    sample = plant.observe()
+    assert sample.in_flight - sample.held == pytest.approx(prefetch, rel=0.005)
 
 
 def test_lowering_the_window_lets_what_is_in_flight_finish() -> None:

@@ -27,7 +27,7 @@ class AdaptivePikaChannel:
     def _adapt(self, settings: Settings, adapter: Adapter) -> None:
         self._inner = private.asynchronous(self)
         self._settings = settings
-        self._controllers = Controllers(settings)
+        self._controllers = Controllers()
         self._runner = Runner(adapter)
         self._runner.after_wake = self._hand_back
         self._consumers_by_tag: dict[str, ControlledConsumer] = {}
@@ -75,6 +75,10 @@ class AdaptivePikaChannel:
         if tag in self._runner.core.consumers:
             raise DuplicateConsumerTag(tag)
         settings = self._settings
+        given = settings.controller
+        if given is not None and given.file is not None:
+            # It may have been written since the channel was wrapped.
+            settings = replace(settings, controller=given.read_again())
         if goal is not None:
             settings = replace(settings, goal=goal)
         if subscription["exclusive"]:
@@ -179,7 +183,6 @@ class AdaptivePikaChannel:
     def _fix(self, prefetch: int | None) -> None:
         """Control no more: keep every consumer at this prefetch, or at the slots it has."""
         self._settings = replace(self._settings, goal=None, controller=None, prefetch=prefetch)
-        self._controllers = Controllers(self._settings)
         for consumer in self.adaptive_consumers.values():
             consumer.end_control()
         self._fixed = True

@@ -13,10 +13,10 @@ from controlmq.clients.pika import private
 from controlmq.clients.pika.asynchronous import AdaptiveChannel
 from controlmq.clients.pika.blocking import AdaptiveBlockingChannel
 from controlmq.clients.pika.channel import AdaptivePikaChannel
-from controlmq.clients.settings import ModelSpec, Settings
+from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import WindowChoice
 from controlmq.controllers.limits import Limits
-from controlmq.controllers.resolve import ControllerSpec
+from controlmq.controllers.resolve import ControllerSpec, ModelSpec, resolve
 from controlmq.errors import InputError
 from controlmq.loop import Step, Transition
 
@@ -27,7 +27,7 @@ def wrap(
     controller: ControllerSpec | None = None,
     *,
     model: ModelSpec | None = None,
-    interval: float = 1.0,
+    interval: float | None = None,
     prefetch: float | None = None,
     limits: Limits | None = None,
     window: WindowChoice = "auto",
@@ -46,7 +46,7 @@ def wrap(
     ``controller`` is anything :func:`controlmq.controllers.resolve.controller_from` takes;
     ``model``, itself or its file, is what the gains of a law given by name come from. A file is
     read again whenever it changes. Without a controller the prefetch stays fixed, and there must
-    be no goal. The loop turns every ``interval`` seconds.
+    be no goal. The loop turns every ``interval`` seconds: the model's, or 1 without one.
 
     ``prefetch`` is where a consumer starts; without it, what ``basic_qos`` said, else what
     the model expects to meet the goal, else 1. ``limits`` bound it, by default the model's
@@ -63,10 +63,12 @@ def wrap(
     """
     if isinstance(channel, AdaptivePikaChannel):
         raise InputError("the channel is wrapped already; unwrap it first.")
+    resolved = None
+    if controller is not None:
+        resolved = resolve(controller, model=model, limits=limits)
     settings = Settings(
         goal=goal,
-        controller=controller,
-        model=model,
+        controller=resolved,
         interval=interval,
         prefetch=prefetch,
         limits=limits,

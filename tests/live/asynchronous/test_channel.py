@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlmq.rabbitmq import wrap
+from controlmq.clients.pika.wrap import wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.restless import LANES
 from tests.testbed import Broker

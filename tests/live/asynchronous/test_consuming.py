@@ -10,7 +10,7 @@ import pika
 import pika.exceptions
 import pytest
 
-from controlmq.rabbitmq import unwrap, wrap
+from controlmq.clients.pika.wrap import unwrap, wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.restless import LANES
 from tests.testbed import Broker

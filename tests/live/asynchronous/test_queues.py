@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controlmq.rabbitmq import wrap
+from controlmq.clients.pika.wrap import wrap
 from tests.live.handled import Handled, assert_empty
 from tests.live.plain_consumer import PLAIN_CONSUMER
 from tests.live.restless import LANES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.specjms import Run, vertical, workload
+from simulator.studies.specjms import Run, vertical, workload
 from tests.simulator.specjms.weighed import Weighed, weighed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.specjms import Phases
+from simulator.studies.specjms import Phases
 
 SHORT = Phases(warm_up=2.0, measurement=20.0, drain=10.0)
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
 from controlmq.errors import InputError
-from simulator.specjms import TYPES, Topology, expected, horizontal, scaled, vertical
-from simulator.specjms.messages import BYTES, CYCLE
+from simulator.studies.specjms import (
+    TYPES,
+    MessageType,
+    Topology,
+    expected,
+    horizontal,
+    scaled,
+    vertical,
+)
+from simulator.studies.specjms.message_types import BYTES_PER_KILOBYTE, SIZES_IN_A_CYCLE
 from tests.simulator.specjms.published import (
     BASE_TIMES_SECONDS,
     GROUP_SHARES,
@@ -21,6 +28,7 @@ from tests.simulator.specjms.published import (
     VERTICAL_COUNTS,
     VERTICAL_RATES,
 )
+from tests.simulator.specjms.weighed import percent
 
 HALF_A_DIGIT = 0.005 + 1e-9
 """What rounding to two digits may change."""
@@ -52,17 +60,20 @@ def test_sizes_come_in_the_published_shares_whoever_sends() -> None:
         for turn in (0, 3, 99):
             values = each.drawn(turn).values
             assert values is not None
-            assert len(values) == CYCLE
-            assert sum(values) == pytest.approx(CYCLE * BYTES * each.mean_size)
+            assert len(values) == SIZES_IN_A_CYCLE
+            assert sum(values) == pytest.approx(
+                SIZES_IN_A_CYCLE * BYTES_PER_KILOBYTE * each.mean_size
+            )
 
 
 @pytest.mark.parametrize("name", ["horizontal", "vertical"])
 def test_the_shares_of_delivery_groups_are_the_published_ones(name: str) -> None:
     found = expected(scaled(name, 45))
     messages, kilobytes = GROUP_SHARES[name]
-    assert tuple(round(share, 2) for share in found.group_shares().values()) == messages
-    shares = found.group_shares(kilobytes=True)
-    assert off_by_a_digit(shares, kilobytes) == OFF[name]
+    shares = percent(found.received, by_group)
+    assert tuple(round(share, 2) for share in shares) == messages
+    shares = percent(kilobytes_of(found.received), by_group)
+    assert off_by_a_digit("abcd", shares, kilobytes) == OFF[name]
 
 
 OFF: dict[str, set[object]] = {
@@ -77,20 +88,37 @@ The slopes and offsets of the sizes are printed with four digits, and leave so m
 """
 
 
-def off_by_a_digit(found: Mapping[Any, float], printed: Sequence[float]) -> set[object]:
+def by_group(type_: MessageType) -> str:
+    return type_.group
+
+
+def by_interaction(type_: MessageType) -> int:
+    return type_.interaction
+
+
+def kilobytes_of(messages: Mapping[str, float]) -> dict[str, float]:
+    return {each.name: messages[each.name] * each.mean_size for each in TYPES}
+
+
+def off_by_a_digit(
+    keys: Iterable[object], found: Sequence[float], printed: Sequence[float]
+) -> set[object]:
     """Which shares are not the printed ones; those are the next."""
-    assert list(found.values()) == pytest.approx(printed, abs=0.01)
-    return {key for key, share in zip(found, printed, strict=True) if round(found[key], 2) != share}
+    assert found == pytest.approx(printed, abs=0.01)
+    shares = zip(keys, found, printed, strict=True)
+    return {key for key, share, expected in shares if round(share, 2) != expected}
 
 
 def test_the_shares_of_interactions_are_the_published_ones() -> None:
     found = expected(vertical(45))
     messages, kilobytes = INTERACTION_SHARES
-    for shares, printed in zip(found.interaction_shares(), messages, strict=True):
-        assert tuple(round(share, 2) for share in shares.values()) == printed
-    sent, received = found.interaction_shares(kilobytes=True)
-    assert off_by_a_digit(sent, kilobytes[0]) == OFF["sent"]
-    assert off_by_a_digit(received, kilobytes[1]) == OFF["received"]
+    for amounts, printed in zip((found.sent, found.received), messages, strict=True):
+        assert tuple(round(each, 2) for each in percent(amounts, by_interaction)) == printed
+    for amounts, printed, off in zip(
+        (found.sent, found.received), kilobytes, ("sent", "received"), strict=True
+    ):
+        shares = percent(kilobytes_of(amounts), by_interaction)
+        assert off_by_a_digit(range(1, 8), shares, printed) == OFF[off]
 
 
 def test_the_counts_of_the_vertical_topology_are_the_published_ones() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 
 from simulator import Duration, Publishers, Simulation
-from simulator.specjms import (
+from simulator.studies.specjms import (
     Deployment,
     Phases,
     Run,
@@ -21,7 +21,7 @@ from simulator.specjms import (
     vertical,
     workload,
 )
-from simulator.specjms.build import MACHINE, with_rates
+from simulator.studies.specjms.build import ASSUMED_BROKER
 from tests.simulator.specjms.published import SHORT
 
 
@@ -38,6 +38,22 @@ def test_a_healthy_run_passes_the_audit(healthy: Run) -> None:
 def test_the_horizontal_topology_passes_too() -> None:
     done = run(workload(horizontal(10), SHORT))
     assert [finding for finding in audit(done) if not finding.passed] == []
+
+
+def with_rates(workload: Workload, factors: Mapping[int, float]) -> Workload:
+    """The same workload with drivers of some interactions off their rate."""
+    by_name = {
+        name: factor
+        for interaction, factor in factors.items()
+        for name in workload.drivers[interaction]
+    }
+    publishers = [
+        replace(group, every=replace(group.every, mean=group.every.mean / by_name[group.name]))
+        if group.name in by_name
+        else group
+        for group in workload.scenario.publishers
+    ]
+    return replace(workload, scenario=replace(workload.scenario, publishers=publishers))
 
 
 def off_rate(healthy: Workload) -> Run:
@@ -78,7 +94,7 @@ def slow_destination(healthy: Workload) -> Run:
 
 def late_drivers(_: Workload) -> Run:
     # A commit that waits for a disk of 0.4 s is slower than one interval of a busy driver.
-    slow = Deployment(broker=replace(MACHINE, disk_write=0.4))
+    slow = Deployment(broker=replace(ASSUMED_BROKER, disk_write=0.4))
     return run(workload(vertical(45), SHORT, slow))
 
 
@@ -115,7 +131,7 @@ def test_the_audit_names_the_rule_that_is_broken(
 
 def test_the_search_finds_where_the_broker_saturates() -> None:
     # Only sales statistics: what one message costs the only core is known.
-    broker = replace(MACHINE, cores=1)
+    broker = replace(ASSUMED_BROKER, cores=1)
 
     def run_at(base: int) -> Run:
         topology = replace(vertical(base), rates=(0, 0, 0, 0, vertical(base).rates[4], 0, 0))

@@ -9,7 +9,7 @@ import pytest
 
 from controlmq.cli.main import main
 from controlmq.errors import InputError
-from simulator.specjms import Delivery, load_freeform
+from simulator.studies.specjms import Delivery, load_freeform
 
 
 def test_the_command_runs_and_audits(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,8 +26,11 @@ def test_the_command_runs_and_audits(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_command_finds_the_largest_base(capsys: pytest.CaptureFixture[str]) -> None:
-    quick = ["--duration", "5", "--warm-up", "1", "--drain", "3", "--cores", "1"]
-    assert main(["specjms", "--search", "--base", "200", *quick, "--json"]) == 0
+    quick = ["--duration", "2", "--warm-up", "1", "--drain", "3", "--cores", "1"]
+    assert (
+        main(["specjms", "--search", "--base", "3000", "--interactions", "4", *quick, "--json"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["largest_base"] == max(
         trial["base"] for trial in found["trials"] if not trial["failed"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controlmq.cli.specjms.live import plan_of
 from controlmq.errors import InputError
+from controlmq.experiments.live_specjms import plan_of
 from simulator import Duration
-from simulator.specjms import Phases, Topology, audit, vertical, workload
-from simulator.specjms.messages import BYTES, CYCLE
-from simulator.specjms.observed import Observed, observed_run
+from simulator.studies.specjms import Phases, Topology, audit, vertical, workload
+from simulator.studies.specjms.message_types import BYTES_PER_KILOBYTE, SIZES_IN_A_CYCLE
+from simulator.studies.specjms.observed import Observed, observed_run
 from tests.simulator.specjms.published import SHORT
 
 
@@ -50,7 +50,9 @@ def test_a_plan_for_live_clients_has_everything_the_scenario_has() -> None:
         ("statInfoOrderDC", False),
         ("shipDep@SM1", True),
     ]
-    assert sum(answers[0].sizes) == pytest.approx(CYCLE * BYTES * 2.63, rel=0.01)
+    assert sum(answers[0].sizes) == pytest.approx(
+        SIZES_IN_A_CYCLE * BYTES_PER_KILOBYTE * 2.63, rel=0.01
+    )
     starts = sum(built.topology.starts) * (SHORT.measurement + SHORT.warm_up / 2)
     assert sum(plan.planned.values()) == pytest.approx(starts, rel=0.05)
     assert plan_of(built, seed=3).planned == plan.planned

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from controlmq.errors import InputError
-from simulator.specjms import Delivery, Option, passes, run, vertical, workload
-from simulator.specjms.options import central
+from simulator.studies.specjms import Delivery, Option, passes, run, vertical, workload
+from simulator.studies.specjms.options import central
 from tests.simulator.specjms.published import SHORT
 
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from controlmq.cli import specjms_progress as watching
 from controlmq.cli.main import main
-from controlmq.cli.specjms import watching
 from simulator import Duration, Simulation
-from simulator.specjms import Phases, Topology, run, vertical, workload
-from simulator.specjms.progress import Progress, noted_progress, simulated_progress
-from simulator.specjms.report import progress_table
+from simulator.studies.specjms import Phases, Topology, run, vertical, workload
+from simulator.studies.specjms.progress import Progress, noted_progress, simulated_progress
+from simulator.studies.specjms.report import progress_table
 from tests.simulator.specjms.published import SHORT
 
 QUICK = ["specjms", "--warm-up", "2", "--duration", "5", "--drain", "2", "--interactions", "3"]
@@ -72,7 +72,7 @@ def test_a_terminal_shows_the_table_while_it_runs(
 ) -> None:
     for name, value in (("FORCE_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "120")):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(watching, "EVERY", 0.0)
+    monkeypatch.setattr(watching, "REDRAW_EVERY_SECONDS", 0.0)
     assert main([*QUICK, "--json"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["passed"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from simulator.specjms import (
+from simulator.studies.specjms import (
     Deployment,
     MessageType,
     Phases,

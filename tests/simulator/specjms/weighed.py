@@ -8,9 +8,9 @@ from itertools import cycle, islice
 from typing import Any
 
 from simulator import Simulation, Size
-from simulator.specjms import TYPES, MessageType, Run, Workload, run
-from simulator.specjms.flow import base_type
-from simulator.specjms.messages import BYTES
+from simulator.studies.specjms import TYPES, MessageType, Run, Workload, run
+from simulator.studies.specjms.flow import base_type
+from simulator.studies.specjms.message_types import BYTES_PER_KILOBYTE
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ def weighed(built: Workload, seed: int) -> Weighed:
     done = run(built, seed, watch=note)
     sent = dict.fromkeys((each.name for each in TYPES), 0.0)
     received = dict(sent)
-    flows = built.scenario.flows()
+    flows = built.scenario.message_paths()
     for kind, begin, end in zip(
         flows.kinds, counts[built.phases.warm_up], counts[built.phases.end], strict=True
     ):
         assert isinstance(kind.size, Size)
         assert kind.size.values is not None
-        kilobytes = sum(islice(cycle(kind.size.values), begin, end)) / BYTES
+        kilobytes = sum(islice(cycle(kind.size.values), begin, end)) / BYTES_PER_KILOBYTE
         name = base_type(flows.types[kind.type])
         sent[name] += kilobytes
         received[name] += kilobytes * len(kind.targets)

@@ -1,0 +1,75 @@
+"""Module paths of earlier releases, which still import what they named.
+
+``import controlmq`` installs a finder for them. A path that is not in the table costs the
+import system one look into a dictionary.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MOVED = {
+    "controlmq.cli.drawing": "controlmq.experiments.drawing",
+    "controlmq.confidence": "controlmq.student",
+    "controlmq.design.placement": "controlmq.controllers.placement",
+    "controlmq.rabbitmq.calibration": "controlmq.measure.calibration",
+    "controlmq.rabbitmq.connecting": "controlmq.clients.pika.connecting",
+    "controlmq.rabbitmq.consuming": "controlmq.clients.pika.ready_consumer",
+    "controlmq.rabbitmq.flows": "controlmq.measure.flows",
+    "controlmq.rabbitmq.handling": "controlmq.clients.pika.handling",
+    "controlmq.rabbitmq": "controlmq.clients.pika",
+    "controlmq.schedule": "controlmq.controllers.gain_schedule",
+    "controlmq.tuning": "controlmq.controllers.controller_file",
+    "identification.replacing": "controlmq.replacing",
+    "simulator.cluster": "simulator.studies.cluster",
+    "simulator.specjms": "simulator.studies.specjms",
+    "simulator.tuning": "simulator.studies.tuning_search",
+    "simulator.visibility": "simulator.studies.visibility",
+}
+"""Old path: new path. A package's old path stands for those of its modules, too."""
+
+
+def install() -> None:
+    """Let old paths be imported, with a warning that says the new one.
+
+    First among the finders: a moved package still has a ``__path__``, by which Python's own
+    finder would load its modules a second time under their old names.
+    """
+    if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _MovedModules())
+
+
+def new_path(old: str) -> str | None:
+    """The path that a module has now, None if it has not moved."""
+    name = old
+    while name:
+        if name in MOVED:
+            return MOVED[name] + old[len(name) :]
+        name = name.rpartition(".")[0]
+    return None
+
+
+class _MovedModules:
+    """A finder and loader that puts the module at the new path under the old name."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if new_path(name) is None:
+            return None
+        return ModuleSpec(name, self)  # type: ignore[arg-type]  # a loader by its methods
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None  # a fresh one, which exec_module replaces
+
+    def exec_module(self, module: ModuleType) -> None:
+        old = module.__name__
+        new = new_path(old)
+        assert new is not None
+        warnings.warn(f"{old} is now {new}", DeprecationWarning, stacklevel=2)
+        sys.modules[old] = import_module(new)

@@ -1,0 +1,1 @@
+"""What needs two of the packages: experiments, searches, files of a fleet, live SPECjms."""

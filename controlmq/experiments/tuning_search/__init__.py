@@ -1,0 +1,1 @@
+"""The search for a controller in simulation: trials, choice, files, picture."""

@@ -1,0 +1,116 @@
+"""The files of a search: every score, the ranking, the picture, the best controller."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from controlmq.controllers.controller_file import Tuning
+from controlmq.experiments.tuning_search.search import Outcome
+from controlmq.files import json_types
+from controlmq.performance import Score
+from controlmq.student import Interval, mean_interval
+from simulator.studies.tuning_search import METRICS, Ranked, front
+from simulator.studies.tuning_search.ranking import Scores, per_seed, value_of
+
+
+def write(outcome: Outcome, data: Mapping[str, Any], folder: Path) -> None:
+    """Every file of the folder; the trace of the experiment is not one of them."""
+    from controlmq.experiments.tuning_search.picture import picture
+
+    shutil.rmtree(folder / "experiment", ignore_errors=True)
+    _write_points(outcome, folder / "points.parquet")
+    (folder / "ranking.json").write_text(
+        json.dumps(json_types(data), indent=2, allow_nan=False) + "\n"
+    )
+    (folder / "front.svg").write_text(picture(outcome))
+    outcome.ranked[0].candidate.tuning.save(folder / "controller.json")
+
+
+def as_data(outcome: Outcome) -> dict[str, Any]:
+    """The ranking in JSON types, the best first."""
+    search = outcome.search
+    data: dict[str, Any] = {
+        "by": search.by,
+        "units": METRICS,
+        "scenarios": [trial.scenario.name for trial in search.trials],
+        "goals": list(search.trials[0].goals),
+        "duration": search.trials[0].duration,
+        "seeds": list(search.seeds),
+        "models": [json.loads(model.to_json()) for model in outcome.models.values()],
+        "chosen": outcome.ranked[0].candidate.number,
+        "front": [each.candidate.number for each in front_of(outcome)],
+        "ranking": [_ranked(place, each) for place, each in enumerate(outcome.ranked, 1)],
+    }
+    if outcome.unseen is not None:
+        unseen = outcome.unseen
+        data["unseen"] = {
+            "scenarios": [trial.scenario.name for trial in search.unseen],
+            "chosen": _means(unseen.best),
+            "published_pi": asdict(unseen.published_tuning.gains) | _means(unseen.published),
+            "chosen_less_published_pi": {m: asdict(i) for m, i in unseen.difference.items()},
+        }
+    return data
+
+
+def front_of(outcome: Outcome) -> list[Ranked]:
+    """The candidates worth a look: none has both less error and less effort."""
+    return front(outcome.ranked, outcome.search.by, other_axis(outcome.search.by))
+
+
+def other_axis(by: str) -> str:
+    """What is paid for a low error: effort; and for a low effort, error."""
+    return "iae" if by == "effort" else "effort"
+
+
+def _means(scores: Scores) -> dict[str, dict[str, float]]:
+    intervals: dict[str, Interval] = {m: mean_interval(per_seed(scores, m)) for m in METRICS}
+    return {metric: asdict(interval) for metric, interval in intervals.items()}
+
+
+def _ranked(place: int, each: Ranked) -> dict[str, Any]:
+    return {
+        "place": place,
+        **_described(each.candidate.number, each.candidate.tuning, each.candidate.asked),
+        **{metric: asdict(interval) for metric, interval in each.means.items()},
+    }
+
+
+def _described(number: int, tuning: Tuning, asked: str) -> dict[str, Any]:
+    return {
+        "candidate": number,
+        "controller": tuning.kind,
+        "asked": asked,
+        **asdict(tuning.gains),
+        "interval": tuning.model.interval,
+        "upper": tuning.model.linear_range[1],
+    }
+
+
+def _write_points(outcome: Outcome, path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [trial.scenario.name for trial in outcome.search.trials]
+    rows = [
+        {
+            **_described(each.candidate.number, each.candidate.tuning, each.candidate.asked),
+            "scenario": names[index],
+            "seed": seed,
+            **_scored(score),
+        }
+        for each in sorted(outcome.ranked, key=lambda ranked: ranked.candidate.number)
+        for seed, trials in outcome.scores[each.candidate.number].items()
+        for index, score in enumerate(trials)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def _scored(score: Score) -> dict[str, Any]:
+    return {metric: value_of(score, metric) for metric in METRICS} | {
+        "recoveries": list(score.recovery)
+    }

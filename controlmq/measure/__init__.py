@@ -1,0 +1,1 @@
+"""What measures a broker: calibration, load, SPECjms flows."""

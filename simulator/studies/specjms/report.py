@@ -1,0 +1,134 @@
+"""Reports of a run: its counts, the audit, delivery and completion times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from simulator.metrics import Latency
+from simulator.studies.specjms.audit import Finding, audit
+from simulator.studies.specjms.phased_run import Run
+from simulator.studies.specjms.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PERCENTILES = (50.0, 90.0, 99.0)
+COUNTED_COLUMNS = ("interaction", "started", "expected", "sent", "expected", "received", "expected")
+
+AUDITED_COLUMNS = ("rule", "subject", "measured", "allowed", "verdict")
+
+
+def report(run: Run) -> dict[str, Any]:
+    """The full report as plain values; times are in milliseconds."""
+    findings = audit(run)
+    return {
+        "workload": run.workload.scenario.name,
+        "seconds": run.seconds,
+        "passed": all(finding.passed for finding in findings),
+        "interactions": [_interaction(run, number) for number in run.interactions],
+        "destinations": [
+            {"name": name, **_times(latency)} for name, latency in run.deliveries.items()
+        ],
+        "broker": {"cores": run.core_utilisation, "disk": run.disk_utilisation},
+        "audit": [{key: getattr(each, key) for key in AUDITED_COLUMNS} for each in findings],
+    }
+
+
+def _interaction(run: Run, number: int) -> dict[str, Any]:
+    sent, received = run.counted(number)
+    wanted = run.workload.expected.of_interaction(number)
+    return {
+        "interaction": number,
+        "started": run.started[number],
+        "started_expected": run.workload.topology.starts[number - 1] * run.seconds,
+        "sent": sent,
+        "sent_expected": wanted[0] * run.seconds,
+        "received": received,
+        "received_expected": wanted[1] * run.seconds,
+        "late": run.late[number],
+        "completion": _times(run.completions[number]),
+    }
+
+
+def _times(latency: Latency) -> dict[str, float | int]:
+    return {
+        "count": latency.count,
+        "mean": 1000 * latency.mean,
+        **{f"p{percent:g}": 1000 * latency.percentile(percent) for percent in PERCENTILES},
+    }
+
+
+def run_table(run: Run) -> Table:
+    """A table of expected and counted messages and the times of each interaction."""
+    from rich.table import Table
+
+    table = Table(title=f"{run.workload.scenario.name}, {run.seconds:g} s")
+    for column in (*COUNTED_COLUMNS, "late %", "done mean ms", "p90 ms"):
+        table.add_column(column, justify="right")
+    for row in (_interaction(run, number) for number in run.interactions):
+        table.add_row(
+            str(row["interaction"]),
+            str(row["started"]),
+            f"{row['started_expected']:.1f}",
+            str(row["sent"]),
+            f"{row['sent_expected']:.1f}",
+            str(row["received"]),
+            f"{row['received_expected']:.1f}",
+            f"{100 * row['late']:.1f}",
+            f"{row['completion']['mean']:.3f}",
+            f"{row['completion']['p90']:.3f}",
+        )
+    return table
+
+
+def progress_table(progress: Progress) -> Table:
+    """A table of messages counted so far and expected by now for each interaction."""
+    from rich.table import Table
+
+    workload, phases = progress.workload, progress.workload.phases
+    seconds = min(progress.time, phases.end)
+    far = f"{seconds:.0f} of {phases.end:g} s, {phases.at(progress.time)}"
+    table = Table(title=f"{workload.scenario.name}, {far}")
+    for column in COUNTED_COLUMNS:
+        table.add_column(column, justify="right")
+    for number in sorted(workload.drivers):
+        cells = [str(number)]
+        for count, wanted in zip(progress.counted(number), progress.expected(number), strict=True):
+            cells += [str(count), f"{wanted:.1f}"]
+        table.add_row(*cells)
+    return table
+
+
+def destination_table(run: Run, most: int = 20) -> Table:
+    """A table of the delivery times of the slowest destinations; the JSON report has all."""
+    from rich.table import Table
+
+    slowest = sorted(run.deliveries.items(), key=lambda each: -each[1].p90 if each[1].count else 0)
+    some = f"the {most} slowest of {len(slowest)}; --json has all"
+    table = Table(title=f"delivery times, {some if most < len(slowest) else 'slowest first'}")
+    for column in ("destination", "received", "mean ms", "p50", "p90", "p99"):
+        table.add_column(column, justify="left" if column == "destination" else "right")
+    for name, latency in slowest[:most]:
+        times = _times(latency)
+        cells = (times[key] for key in ("mean", "p50", "p90", "p99"))
+        table.add_row(name, str(latency.count), *(f"{cell:.3f}" for cell in cells))
+    return table
+
+
+def audit_table(findings: list[Finding]) -> Table:
+    """A table of the rules with their verdicts; every failure has its own row."""
+    from rich.table import Table
+
+    table = Table(title="audit")
+    for column in AUDITED_COLUMNS:
+        table.add_column(column)
+    for rule in dict.fromkeys(each.rule for each in findings):
+        group = [each for each in findings if each.rule == rule]
+        failed = [each for each in group if not each.passed]
+        if not failed:
+            allowed = {each.allowed for each in group}
+            shown = allowed.pop() if len(allowed) == 1 else "as each asks for"
+            table.add_row(rule, f"all {len(group)}", "", shown, "PASS")
+        for each in failed:
+            table.add_row(rule, each.subject, each.measured, each.allowed, "FAIL")
+    return table

@@ -1,0 +1,21 @@
+"""Searches for the best controller in simulation: the candidates, their scores, the ranking.
+
+Everything here is a plain value or a function of plain values: the caller decides where the loops
+run, and how many at the same time.
+"""
+
+from simulator.studies.tuning_search.point import Point, Trial, run_point
+from simulator.studies.tuning_search.ranking import METRICS, Ranked, front, rank
+from simulator.studies.tuning_search.space import Candidate, Space
+
+__all__ = [
+    "METRICS",
+    "Candidate",
+    "Point",
+    "Ranked",
+    "Space",
+    "Trial",
+    "front",
+    "rank",
+    "run_point",
+]

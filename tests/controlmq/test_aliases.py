@@ -1,0 +1,46 @@
+"""Module paths of earlier releases import what they named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from controlmq.aliases import MOVED, new_path
+
+
+@pytest.mark.parametrize("old", sorted(MOVED))
+def test_an_old_path_is_the_module_at_the_new_one(
+    old: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, old, raising=False)
+    spec = import_module(MOVED[old]).__spec__
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {MOVED[old]}"):
+        module = import_module(old)
+    assert module is sys.modules[MOVED[old]]
+    assert module.__spec__ is spec
+
+
+def test_the_modules_of_a_moved_package_are_not_loaded_twice() -> None:
+    assert new_path("controlmq.rabbitmq.flows.plan") == "controlmq.measure.flows.plan"
+    with pytest.warns(DeprecationWarning, match="is now controlmq.measure"):
+        old = import_module("controlmq.rabbitmq.flows.plan")
+    assert old is import_module("controlmq.measure.flows.plan")
+
+
+def test_the_warning_points_at_the_line_that_imports() -> None:
+    code = (
+        "import controlmq\nfrom controlmq.tuning import Tuning\nassert Tuning is controlmq.Tuning"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.startswith("<string>:2: DeprecationWarning: controlmq.tuning is now")
+
+
+def test_a_path_that_never_was_is_not_found() -> None:
+    assert new_path("controlmq.loop") is None
+    with pytest.raises(ModuleNotFoundError, match=r"controlmq\.never"):
+        import_module("controlmq.never")

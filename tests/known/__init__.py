@@ -1,0 +1,1 @@
+"""Cases with a known answer, for tests and benchmarks: generated, published, or from theory."""
