@@ -128,7 +128,7 @@ class Program:
         subscription.sampled += sample.arrivals
         if not (0 <= sample.starved <= 1 and sample.held >= 0 and sample.in_flight >= -1e-9):
             raise Violation(f"a sample is impossible: {sample}")
-        if self.world.circumstances.steady:
+        if self.world.circumstances.paced:
             self._check_pace(subscription, sample)
         random_ = self.world.random
         if self.world.circumstances.moves and random_() < 0.5:

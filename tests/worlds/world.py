@@ -123,11 +123,7 @@ class World:
 
     def _run(self) -> None:
         given = self.circumstances
-        for queue in self.queues:
-            self.broker.publish(queue, given.backlog)
-            queue.endless = given.steady
-        self._start()
-        self._open_slots = self.program.subscriptions[0].asked
+        self.begin()
         if given.disturbed_every:
             self._next_disturbance = self._draw_disturbance()
         while not self.advance(given.events):
@@ -139,6 +135,15 @@ class World:
         elif given.ending == "drain":
             self._drain()
         self._stop()
+
+    def begin(self) -> None:
+        """Messages are there, and the first consumers subscribe."""
+        given = self.circumstances
+        for queue in self.queues:
+            self.broker.publish(queue, given.backlog)
+            queue.endless = given.steady
+        self._start()
+        self._open_slots = self.program.subscriptions[0].asked
 
     def _start(self) -> None:
         given, program, broker = self.circumstances, self.program, self.broker
