@@ -11,6 +11,7 @@ from typing import Any
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
 from tests.worlds.broker import Broker, BrokerLane, BrokerQueue, Violation
 from tests.worlds.circumstances import Circumstances, draw_target, draw_work, drawn
+from tests.worlds.places import ANYWHERE, BROKER, CLIENT
 from tests.worlds.program import LATEST_ACK_SECONDS, Program, Subscription
 
 FULL_CHECK_EVERY_EVENTS = 50
@@ -27,9 +28,6 @@ Event = Callable[[Any, Any], None]
 
 HEAVIEST_WORK = {"constant": 1.0, "uniform": 2.0, "exponential": 12.0, "heavy": 200.0}
 """Times the mean that work takes at most, or nearly so."""
-
-ANYWHERE, CLIENT, BROKER = 0, 1, 2
-"""Where an event happens: a busy client and a broker that blocks let it wait."""
 
 
 class World:
@@ -89,7 +87,7 @@ class World:
         self._number += 1
         heappush(self._heap, (arrival, self._number, BROKER, happen, first, second))
 
-    def to_client(self, happen: Event, first: Any, second: Any) -> None:
+    def to_client(self, happen: Event, first: Any, second: Any, where: int = CLIENT) -> None:
         given = self.circumstances
         arrival = self.now + given.delay
         if given.jitter:
@@ -98,7 +96,7 @@ class World:
             arrival = self._at_client
         self._at_client = arrival
         self._number += 1
-        heappush(self._heap, (arrival, self._number, CLIENT, happen, first, second))
+        heappush(self._heap, (arrival, self._number, where, happen, first, second))
 
     def _deliver(self, lane: BrokerLane, tag: int, message: int) -> None:
         self.to_client(self.program.on_message, lane.lane, (tag, message))
