@@ -1,0 +1,212 @@
+"""A consumer on a full queue without any randomness, around the core and in the simulator.
+
+Both worlds are the same on paper: half of a round trip each way, a broker that takes no time,
+``handlers`` that take ``work`` seconds. So the same slots must open at the same instants.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, product
+
+from controlmq.consumer.consumer import Consumer as AdaptiveConsumer
+from controlmq.consumer.consumer import Shape
+from controlmq.consumer.core import Core
+from simulator import Consumer, Duration, Link, Publishers, Queue, Scenario, SimulatedConsumer
+
+STARTS_AT_SECONDS = 1.0
+"""When consumers get their prefetch: the simulated queue is full by then. Both worlds start at this
+time because rounding decides between events at one instant."""
+
+
+@dataclass(frozen=True)
+class Plant:
+    """One consumer; ``spread`` says that a controller drives it, which keeps it where it is."""
+
+    prefetch: float
+    work: float
+    round_trip: float
+    handlers: int
+    spread: bool
+    interval: float = 1.0
+
+    @property
+    def expected_rate(self) -> float:
+        """Messages/second by theory: slots over their loop, or what handlers can do."""
+        slots = self.prefetch
+        if self.spread and self.prefetch > 1:
+            slots = 1 + 0.75 * (self.prefetch - 1)
+        return min(slots / (self.round_trip + self.work), self.handlers / self.work)
+
+
+def grid() -> Iterator[Plant]:
+    """Prefetch 0.5 to 40, three kinds of work, two round trips, 1 and 4 handlers, spread or not."""
+    prefetches = [0.5 * half for half in range(1, 81)]
+    for prefetch, work, round_trip, handlers, spread in product(
+        prefetches, (0.0005, 0.001, 0.003), (0.0003, 0.011), (1, 4), (False, True)
+    ):
+        yield Plant(prefetch, work, round_trip, handlers, spread)
+
+
+class CoreWorld:
+    """The core with a broker, a network and handlers that are exact to the last digit.
+
+    One handler works inline: a message is handed over when the handler is free. Several are a
+    pool: messages are handed over as they come, and wait there.
+    """
+
+    def __init__(self, plant: Plant) -> None:
+        self.plant = plant
+        self.now = start = STARTS_AT_SECONDS
+        self.openings: list[float] = []
+        """When acks that open a slot were sent."""
+        self.arrivals = 0
+        self.core = Core()
+        shape = Shape(window="lanes", controlled=plant.spread, interval=plant.interval)
+        self.consumer = AdaptiveConsumer("tag", "queue", plant.prefetch, shape, start)
+        self.consumer.sample_due = self._sample
+        self._order = count()
+        self._events: list[tuple[float, int, str, int]] = []
+        self._tags = count(1)
+        self._buffer: deque[int] = deque()
+        self._idle = plant.handlers
+        self._lane = self.core.subscribe(self.consumer, start)
+        self.core.lane_opened(self._lane, start)
+        # The request reaches the broker now, so it was sent half a round trip before.
+        asked = start - plant.round_trip / 2
+        self.consumer.sensors._slots = deque([asked] * self._lane.size)
+        for _ in range(self._lane.size):
+            self._later(plant.round_trip / 2, "arrive")
+
+    def run_for(self, seconds: float) -> None:
+        """Let everything happen up to ``seconds`` after the start."""
+        end = STARTS_AT_SECONDS + seconds
+        while True:
+            due = self._events[0][0] if self._events else math.inf
+            if min(due, self.core.wake_at) > end:
+                break
+            if self.core.wake_at <= due:
+                self.now = max(self.now, self.core.wake_at)
+                self.core.wake(self.now)
+            else:
+                self.now, _, what, tag = heapq.heappop(self._events)
+                if what == "arrive":
+                    self._arrive(next(self._tags))
+                elif what == "finish":
+                    self._finish(tag)
+                else:
+                    self._later(self.plant.round_trip / 2, "arrive")
+            self._send()
+        self.now = end
+
+    def _arrive(self, tag: int) -> None:
+        if self.plant.handlers > 1:
+            self.core.delivered(self._lane, tag, self.now)
+            self.core.returned(self.consumer, self.now, self.now)
+        self._buffer.append(tag)
+        self._serve()
+
+    def _serve(self) -> None:
+        if self._buffer and self._idle:
+            tag = self._buffer.popleft()
+            self._idle -= 1
+            self.arrivals += 1
+            if self.plant.handlers == 1:
+                self.core.delivered(self._lane, tag, self.now, len(self._buffer))
+            self._later(self.plant.work, "finish", tag)
+
+    def _finish(self, tag: int) -> None:
+        self._idle += 1
+        self.core.acknowledged(tag, False, self.now)
+        if self.plant.handlers == 1:
+            self.core.returned(self.consumer, self.now - self.plant.work, self.now)
+        self._serve()
+
+    def _send(self) -> None:
+        for _ in range(len(self.core.outbox)):
+            self.openings.append(self.now)
+            self._later(self.plant.round_trip / 2, "open")
+        self.core.take_acks()
+        assert not self.core.commands
+
+    def _sample(self) -> None:
+        self.consumer.observe()
+        if self.plant.spread:
+            self.consumer.actuate(self.plant.prefetch)
+
+    def _later(self, delay: float, what: str, tag: int = 0) -> None:
+        heapq.heappush(self._events, (self.now + delay, next(self._order), what, tag))
+
+
+class SimulatorWorld:
+    """The same consumer in the compiled simulator."""
+
+    def __init__(self, plant: Plant) -> None:
+        self.plant = plant
+        every = Duration(0.4 * plant.work / plant.handlers)
+        scenario = Scenario(
+            "steady",
+            plant.interval,
+            [Publishers("publishers", "queue", every)],
+            [Queue("queue", max_length=20_000, overflow="drop-head")],
+            [
+                Consumer(
+                    "consumer",
+                    "queue",
+                    Duration(plant.work),
+                    handlers=plant.handlers,
+                    link="link",
+                    prefetch=0.0,
+                )
+            ],
+            [Link("link", plant.round_trip)],
+        )
+        warming = SimulatedConsumer(scenario)
+        self.simulation = warming.simulation
+        self.simulation.run_until(STARTS_AT_SECONDS)
+        self.consumer = SimulatedConsumer(scenario, simulation=self.simulation)
+        self._samples = 0
+        if plant.spread:
+            self.consumer.actuate(plant.prefetch)
+        else:
+            self.simulation.set_prefetch("consumer", plant.prefetch)
+
+    def acknowledged_at(self, seconds: float) -> int:
+        """Messages whose ack had reached the broker, so many seconds after the start."""
+        while (self._samples + 1) * self.plant.interval <= seconds:
+            self._samples += 1
+            self.consumer.observe()
+        self.simulation.run_until(STARTS_AT_SECONDS + seconds)
+        return self.simulation.counts.acknowledged
+
+
+def rates(plant: Plant, samples: int = 30, judged: int = 6) -> tuple[float, float]:
+    """Arrivals/second over the last samples: around the core, and in the simulator."""
+    world = CoreWorld(plant)
+    world.run_for((samples - judged) * plant.interval)
+    before = world.arrivals
+    world.run_for(samples * plant.interval)
+    seconds = judged * plant.interval
+    simulated = SimulatorWorld(plant).consumer
+    found = [simulated.observe().arrivals for _ in range(samples)]
+    return (world.arrivals - before) / seconds, sum(found[-judged:]) / seconds
+
+
+def instants_differ_at(plant: Plant, seconds: float, tolerance: float = 0.0001) -> float | None:
+    """When the two worlds first opened different numbers of slots; None if they never did."""
+    world = CoreWorld(plant)
+    world.run_for(seconds + tolerance)
+    openings = [time - STARTS_AT_SECONDS for time in world.openings]
+    simulated = SimulatorWorld(plant)
+    for step in range(int(seconds / (2 * tolerance))):
+        time = 2 * tolerance * step
+        opened = simulated.acknowledged_at(time + plant.round_trip / 2)
+        earliest = bisect_right(openings, time + tolerance)
+        if not bisect_right(openings, time - tolerance) <= opened <= earliest:
+            return time
+    return None

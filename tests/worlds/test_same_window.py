@@ -1,0 +1,53 @@
+"""The core and the compiled simulator are one window: ``benchmarks simulated_window`` has it all."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from controlmq.consumer import core, window
+from controlmq.consumer.consumer import DEFAULT_MAX_HELD, Shape
+from simulator.engine import window as compiled
+from tests.worlds.steady import Plant, grid, instants_differ_at, rates
+
+UNEVEN_SECONDS = 0.1037
+"""Of a sample: no multiple of the work, so that no sample ends in the instant of an ack."""
+
+PLANTS = random.Random(3).sample(list(grid()), 96)
+
+
+@pytest.mark.parametrize("plant", PLANTS[:12], ids=str)
+def test_both_worlds_have_the_same_rate(plant: Plant) -> None:
+    plant = replace(plant, interval=60 / plant.expected_rate)
+    around_core, simulated = rates(plant, samples=20)
+    assert around_core == pytest.approx(simulated, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_slots_open_at_the_same_instants(plant: Plant) -> None:
+    assert instants_differ_at(replace(plant, interval=UNEVEN_SECONDS), seconds=0.6) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", [plant for plant in PLANTS if plant.spread][:40], ids=str)
+def test_spreading_gives_the_rate_of_theory(plant: Plant) -> None:
+    plant = replace(plant, interval=200 / plant.expected_rate)
+    around_core, simulated = rates(plant)
+    assert around_core == pytest.approx(plant.expected_rate, rel=0.03)
+    assert simulated == pytest.approx(around_core, rel=0.01)
+
+
+def test_the_compiled_window_has_the_numbers_of_the_core() -> None:
+    for name in (
+        "MADE_UP_ACKS",
+        "MADE_UP_SECONDS",
+        "MOST_ERROR_SLOT_SECONDS",
+        "ROUNDING_SLOT_SECONDS",
+    ):
+        assert getattr(compiled, name) == getattr(window, name)
+    assert compiled.IDLE_AFTER_SECONDS == core.IDLE_AFTER_SECONDS
+    assert compiled.MAX_HELD == DEFAULT_MAX_HELD
+    assert Shape().max_hold == compiled.MAX_HOLD_SECONDS
