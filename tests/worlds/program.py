@@ -49,6 +49,7 @@ class Subscription:
         "alive",
         "asked",
         "consumer",
+        "doomed",
         "held",
         "lanes",
         "max_held",
@@ -71,6 +72,8 @@ class Subscription:
         self.max_held = consumer.window.max_held
         self.target = consumer.window.target
         self.alive = True
+        self.doomed = False
+        """Whether the broker has cancelled a lane, of which the program may not know yet."""
         self.asked = 0
         """Slots asked for, and messages that cancelled lanes have and have not answered."""
         self.held = 0
@@ -183,7 +186,7 @@ class Program:
         subscription = world.subscription_of[lane.consumer]
         if lane in self.cancelled:
             # As pika does with messages of a consumer that it has cancelled.
-            if subscription.alive:
+            if subscription.alive and not subscription.doomed:
                 raise Violation(f"a change of lanes requeued message {message}")
             world.requeued += 1
             world.to_broker(self.refuse_at_broker, (tag, False, True), self._asked())
@@ -471,7 +474,10 @@ class Program:
             subscription.asked -= 1  # type: ignore[union-attr]
 
     def _asked(self) -> list[int]:
-        return [each.asked if each.alive else NO_LIMIT for each in self.subscriptions]
+        return [
+            each.asked if each.alive and not each.doomed else NO_LIMIT
+            for each in self.subscriptions
+        ]
 
     # What arrives at the broker
 

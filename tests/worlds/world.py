@@ -267,6 +267,7 @@ class World:
             self._crash()
         elif one.queue.lanes:
             lane = one.queue.lanes[int(self.random() * len(one.queue.lanes))]
+            one.doomed = True
             self.to_client(program.on_cancelled, lane.lane, None)
             self.broker.cancel(lane.tag)
 
