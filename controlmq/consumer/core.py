@@ -207,8 +207,7 @@ class Core:
                 consumer.sensors.reopened(now)
                 self.outbox.append(tag)
         elif tag in self.ledger.fetched:
-            self.ledger.fetched.discard(tag)
-            self.outbox.append(tag)
+            self._ack_fetched([tag])
         else:
             # Unknown or acknowledged before: the broker judges, as without us.
             self.give_back_all(now)
@@ -222,9 +221,7 @@ class Core:
         ledger = self.ledger
         if multiple or tag not in ledger:
             self.give_back_all(now)
-        if self.outbox:
-            # Made into frames while what is refused is in the books, so that none includes it.
-            self.verbatim = [*self.take_acks()]
+        self._make_frames()
         fetched = ledger.fetched_up_to(tag) if multiple else [tag]
         tags = ledger.up_to(tag) if multiple else [tag]
         ledger.fetched.difference_update(fetched)
@@ -398,14 +395,13 @@ class Core:
         ledger = self.ledger
         tags = ledger.up_to(tag)
         fetched = ledger.fetched_up_to(tag)
-        ledger.fetched.difference_update(fetched)
         if not ledger.whole or not (tags or fetched):
             # Also for messages that are not in our books: as the user gave it.
             self.give_back_all(now)
+            ledger.fetched.difference_update(fetched)
             self.verbatim.append(Ack(tag, True))
             self._settle(tags, now)
             return
-        self.outbox += fetched
         affected = {}
         for each in tags:
             lane = ledger.unacked.pop(each)
@@ -414,6 +410,19 @@ class Core:
             affected[lane.consumer.tag] = lane.consumer
         for consumer in affected.values():
             self._release(consumer, now)
+        if fetched:
+            self._ack_fetched(fetched)
+
+    def _ack_fetched(self, tags: list[int]) -> None:
+        """Each by itself: the client may have messages with lower tags that we have not seen."""
+        self._make_frames()
+        self.ledger.fetched.difference_update(tags)
+        self.verbatim += [Ack(tag, False) for tag in tags]
+
+    def _make_frames(self) -> None:
+        """Make frames of what is released, none of which includes what is still in the books."""
+        if self.outbox:
+            self.verbatim = [*self.take_acks()]
 
     def _settle(self, tags: list[int], now: float) -> None:
         """These are no longer unacknowledged at the broker."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818
     """Something happened that must not happen in any world."""
 
 

@@ -46,8 +46,10 @@ class Circumstances:
     refusals: float = 0.0
     """Share of further lanes that the broker refuses."""
     steady: bool = False
-    """Whether the queue never runs dry and nothing disturbs. Asserted are then the mean of open
-    slots or, where a controller makes that acks are spaced, their rate."""
+    """Whether the queue never runs dry and nothing disturbs; without a controller, the mean of
+    open slots is asserted then."""
+    paced: bool = False
+    """Whether spaced acks alone decide on the rate, which is asserted then."""
     ending: str = "stop"
     """``drain`` until every message is done with, ``settle`` on a last target, or ``stop``."""
     moves: bool = False
@@ -106,6 +108,7 @@ def _spaced(rng: random.Random) -> Circumstances:
         handlers=rng.choice((0, 0, 4)),
         events=800,
         steady=True,
+        paced=True,
     )
 
 

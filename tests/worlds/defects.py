@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
 from controlmq.consumer.lanes import Held, Lane
+from controlmq.consumer.ledger import Ack
 from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import Sensors
 from controlmq.consumer.window import Window
@@ -122,21 +122,38 @@ def a_frame_for_several_includes_a_held_ack(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_frame_for_several_includes_what_is_refused(patch: pytest.MonkeyPatch) -> None:
-    rejected, take_acks = Core.rejected, Core.take_acks
+    patch.setattr(Core, "_make_frames", lambda self: None)
 
-    def late(self: Core, tag: int, multiple: bool, now: float) -> int:
-        patch.setattr(Core, "take_acks", _takes_none)
-        outbox = self.outbox
-        try:
-            return rejected(self, tag, multiple, now)
-        finally:
-            patch.setattr(Core, "take_acks", take_acks)
-            self.outbox = outbox
 
-    def _takes_none(self: Core) -> list[Any]:
-        return []
+def a_frame_for_several_includes_what_nobody_has_seen(patch: pytest.MonkeyPatch) -> None:
+    def together(self: Core, tags: list[int]) -> None:
+        self.ledger.fetched.difference_update(tags)
+        self.outbox += tags
 
-    patch.setattr(Core, "rejected", late)
+    patch.setattr(Core, "_ack_fetched", together)
+
+
+def a_frame_for_several_includes_a_fetched_message(patch: pytest.MonkeyPatch) -> None:
+    def after_the_others(self: Core, tags: list[int]) -> None:
+        self.ledger.fetched.difference_update(tags)
+        self.verbatim += [Ack(tag, False) for tag in tags]
+
+    patch.setattr(Core, "_ack_fetched", after_the_others)
+
+
+def a_due_ack_is_kept_again(patch: pytest.MonkeyPatch) -> None:
+    keep = Window.keep
+    patch.setattr(Window, "keep", lambda self, lane, now: keep(self, lane, -math.inf))
+
+
+def acks_are_kept_while_the_broker_blocks(patch: pytest.MonkeyPatch) -> None:
+    change_lanes = Core._change_lanes
+
+    def not_while_blocked(self: Core, consumer: Consumer, now: float) -> None:
+        if not self.blocked:
+            change_lanes(self, consumer, now)
+
+    patch.setattr(Core, "_change_lanes", not_while_blocked)
 
 
 def the_window_ignores_what_cancelled_lanes_have(patch: pytest.MonkeyPatch) -> None:
@@ -234,6 +251,9 @@ DEFECTS: list[Defect] = [
     held_acks_are_forgotten_at_a_stop,
     a_frame_for_several_includes_a_held_ack,
     a_frame_for_several_includes_what_is_refused,
+    a_frame_for_several_includes_what_nobody_has_seen,
+    a_frame_for_several_includes_a_fetched_message,
+    a_due_ack_is_kept_again,
     the_window_ignores_what_cancelled_lanes_have,
     the_window_asks_for_one_slot_too_many,
     a_deadlock_after_the_broker_blocked,
@@ -244,3 +264,6 @@ DEFECTS: list[Defect] = [
     a_pacer_never_makes_up,
     the_core_is_woken_without_end,
 ]
+
+RARE_DEFECTS: list[Defect] = [acks_are_kept_while_the_broker_blocks]
+"""Found after some hundred seeds."""

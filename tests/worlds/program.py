@@ -18,6 +18,7 @@ from controlmq.consumer.ledger import Ack
 from controlmq.loop import Sample
 from tests.worlds.broker import BrokerQueue, Violation
 from tests.worlds.circumstances import draw_target
+from tests.worlds.places import ANYWHERE, CLIENT
 
 if TYPE_CHECKING:
     from tests.worlds.world import World
@@ -48,6 +49,7 @@ class Subscription:
         "alive",
         "asked",
         "consumer",
+        "doomed",
         "held",
         "lanes",
         "max_held",
@@ -70,6 +72,8 @@ class Subscription:
         self.max_held = consumer.window.max_held
         self.target = consumer.window.target
         self.alive = True
+        self.doomed = False
+        """Whether the broker has cancelled a lane, of which the program may not know yet."""
         self.asked = 0
         """Slots asked for, and messages that cancelled lanes have and have not answered."""
         self.held = 0
@@ -128,7 +132,7 @@ class Program:
         subscription.sampled += sample.arrivals
         if not (0 <= sample.starved <= 1 and sample.held >= 0 and sample.in_flight >= -1e-9):
             raise Violation(f"a sample is impossible: {sample}")
-        if self.world.circumstances.steady:
+        if self.world.circumstances.paced:
             self._check_pace(subscription, sample)
         random_ = self.world.random
         if self.world.circumstances.moves and random_() < 0.5:
@@ -182,7 +186,7 @@ class Program:
         subscription = world.subscription_of[lane.consumer]
         if lane in self.cancelled:
             # As pika does with messages of a consumer that it has cancelled.
-            if subscription.alive:
+            if subscription.alive and not subscription.doomed:
                 raise Violation(f"a change of lanes requeued message {message}")
             world.requeued += 1
             world.to_broker(self.refuse_at_broker, (tag, False, True), self._asked())
@@ -204,22 +208,21 @@ class Program:
             self.attend()
         if not world.circumstances.handlers:
             self.busy = True
-            world.push(now + world.work(), 0, self.on_return, delivery, now)
+            world.push(now + world.work(), ANYWHERE, self.on_return, delivery, (consumer, now))
             return
         core.returned(consumer, now, now)
         if self.free_handlers:
             self.free_handlers -= 1
-            world.push(now + world.work(), 1, self.on_done, delivery, None)
+            world.push(now + world.work(), CLIENT, self.on_done, delivery, None)
         else:
             self.waiting.append(delivery)
 
-    def on_return(self, delivery: tuple[int, int], since: float) -> None:
+    def on_return(self, delivery: tuple[int, int], call: tuple[Consumer, float]) -> None:
         """A handler in the client's thread answers and returns."""
-        consumer = self.unanswered[delivery[0]][1]
         self.busy = False
         self.answer(*delivery)
         self.attend()
-        self.core.returned(consumer.consumer, since, self.world.now)  # type: ignore[union-attr]
+        self.core.returned(*call, self.world.now)
         inbox = self.inbox
         while inbox and not self.busy:
             self.check()
@@ -232,7 +235,7 @@ class Program:
         """A handler of the pool is done."""
         world = self.world
         if self.waiting:
-            world.push(world.now + world.work(), 1, self.on_done, self.waiting.popleft(), None)
+            world.push(world.now + world.work(), CLIENT, self.on_done, self.waiting.popleft(), None)
         else:
             self.free_handlers += 1
         self.answer(*delivery)
@@ -269,11 +272,11 @@ class Program:
         if delivery is None:
             return
         tag, message = delivery
-        self.last_tag = tag
         self.unanswered[tag] = self.unacked[tag] = None, None
         self.foreign += 1
         self.core.fetched(tag)
-        self.world.push(self.world.now + self.world.work(), 1, self.answer, tag, message)
+        when = self.world.now + self.world.work() * self.world.random()
+        self.world.push(when, ANYWHERE, self.answer, tag, message)
 
     # What the user answers
 
@@ -293,9 +296,12 @@ class Program:
             self.acknowledge(tag, False)
             return
         chosen = world.random()
-        if chosen < 0.25:
+        if self.unacked[tag][0] is None and chosen >= 0.4:
+            # Several up to a fetched one would include messages that the user has not got.
+            self.acknowledge(tag, self.core.ledger.whole is True and self.committing is None)
+        elif chosen < 0.25:
             late = world.now + LATEST_ACK_SECONDS * world.random()
-            world.push(late, 1, self.acknowledge, tag, False)
+            world.push(late, CLIENT, self.acknowledge, tag, False)
         elif chosen < 0.4:
             self.refuse(tag, False, requeue=True)
         elif chosen < 0.55:
@@ -321,6 +327,8 @@ class Program:
                 self.foreign -= 1
             elif self.committing is None:
                 subscription.held += 1
+            if each not in world.broker.unacked:
+                raise Violation(f"{each} is acknowledged, and was not by the user")
             world.acknowledged.add(world.broker.unacked[each][0])
         self.core.acknowledged(tag, multiple, now)
 
@@ -356,7 +364,7 @@ class Program:
             for tag in sorted(tags):
                 self.unacked[tag] = self.unanswered[tag]
                 self.foreign += self.unanswered[tag][1] is None
-                world.push(world.now, 1, self.acknowledge, tag, False)
+                world.push(world.now, CLIENT, self.acknowledge, tag, False)
             self.unacked = dict(sorted(self.unacked.items()))
             return
         self.core.committed(world.now)
@@ -466,7 +474,10 @@ class Program:
             subscription.asked -= 1  # type: ignore[union-attr]
 
     def _asked(self) -> list[int]:
-        return [each.asked if each.alive else NO_LIMIT for each in self.subscriptions]
+        return [
+            each.asked if each.alive and not each.doomed else NO_LIMIT
+            for each in self.subscriptions
+        ]
 
     # What arrives at the broker
 
@@ -496,7 +507,8 @@ class Program:
         self._limit(asked)
 
     def get_at_broker(self, queue: BrokerQueue, _: Any) -> None:
-        self.world.to_client(self.on_got, self.world.broker.get(queue), None)
+        # The user's code waits for it, so that it overtakes messages that wait for that code.
+        self.world.to_client(self.on_got, self.world.broker.get(queue), None, ANYWHERE)
 
     def begin_at_broker(self, _: Any, __: Any) -> None:
         self.world.broker.in_transaction = {}

@@ -5,19 +5,33 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.broker import Violation
-from tests.worlds.defects import DEFECTS, Defect
+from tests.worlds.defects import DEFECTS, RARE_DEFECTS, Defect
 from tests.worlds.world import World
 
 MOST_SEEDS = 2000
 
 
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_a_defect_is_found(defect: Defect, monkeypatch: pytest.MonkeyPatch) -> None:
-    defect(monkeypatch)
+def run_worlds() -> None:
     for seed in range(MOST_SEEDS):
-        try:
-            World(seed).run()
-        except Violation as found:
-            assert f"python -m tests.worlds {seed}" in str(found)
-            return
-    pytest.fail(f"{defect.__name__} was not found in {MOST_SEEDS} worlds")
+        World(seed).run()
+
+
+def name_of(defect: Defect) -> str:
+    return defect.__name__
+
+
+def assert_found(defect: Defect, patch: pytest.MonkeyPatch) -> None:
+    defect(patch)
+    with pytest.raises(Violation, match=r"replay with: python -m tests\.worlds \d+"):
+        run_worlds()
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=name_of)
+def test_a_defect_is_found(defect: Defect, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_found(defect, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("defect", RARE_DEFECTS, ids=name_of)
+def test_a_rare_defect_is_found(defect: Defect, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_found(defect, monkeypatch)

@@ -11,6 +11,7 @@ from typing import Any
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
 from tests.worlds.broker import Broker, BrokerLane, BrokerQueue, Violation
 from tests.worlds.circumstances import Circumstances, draw_target, draw_work, drawn
+from tests.worlds.places import ANYWHERE, BROKER, CLIENT
 from tests.worlds.program import LATEST_ACK_SECONDS, Program, Subscription
 
 FULL_CHECK_EVERY_EVENTS = 50
@@ -27,9 +28,6 @@ Event = Callable[[Any, Any], None]
 
 HEAVIEST_WORK = {"constant": 1.0, "uniform": 2.0, "exponential": 12.0, "heavy": 200.0}
 """Times the mean that work takes at most, or nearly so."""
-
-ANYWHERE, CLIENT, BROKER = 0, 1, 2
-"""Where an event happens: a busy client and a broker that blocks let it wait."""
 
 
 class World:
@@ -89,7 +87,7 @@ class World:
         self._number += 1
         heappush(self._heap, (arrival, self._number, BROKER, happen, first, second))
 
-    def to_client(self, happen: Event, first: Any, second: Any) -> None:
+    def to_client(self, happen: Event, first: Any, second: Any, where: int = CLIENT) -> None:
         given = self.circumstances
         arrival = self.now + given.delay
         if given.jitter:
@@ -98,7 +96,7 @@ class World:
             arrival = self._at_client
         self._at_client = arrival
         self._number += 1
-        heappush(self._heap, (arrival, self._number, CLIENT, happen, first, second))
+        heappush(self._heap, (arrival, self._number, where, happen, first, second))
 
     def _deliver(self, lane: BrokerLane, tag: int, message: int) -> None:
         self.to_client(self.program.on_message, lane.lane, (tag, message))
@@ -123,11 +121,7 @@ class World:
 
     def _run(self) -> None:
         given = self.circumstances
-        for queue in self.queues:
-            self.broker.publish(queue, given.backlog)
-            queue.endless = given.steady
-        self._start()
-        self._open_slots = self.program.subscriptions[0].asked
+        self.begin()
         if given.disturbed_every:
             self._next_disturbance = self._draw_disturbance()
         while not self.advance(given.events):
@@ -139,6 +133,15 @@ class World:
         elif given.ending == "drain":
             self._drain()
         self._stop()
+
+    def begin(self) -> None:
+        """Messages are there, and the first consumers subscribe."""
+        given = self.circumstances
+        for queue in self.queues:
+            self.broker.publish(queue, given.backlog)
+            queue.endless = given.steady
+        self._start()
+        self._open_slots = self.program.subscriptions[0].asked
 
     def _start(self) -> None:
         given, program, broker = self.circumstances, self.program, self.broker
@@ -215,13 +218,12 @@ class World:
 
     def _check_progress(self) -> None:
         """Where messages are ready and a consumer takes them, some are done with soon."""
-        if self.broker.done != self._done or self.blocked:
+        could = any(each.alive and each.queue.ready for each in self.program.subscriptions)
+        if self.broker.done != self._done or self.blocked or not could:
             self._done = self.broker.done
             self._progress_at = self.now
         elif self.now - self._progress_at > self._patience:
-            for each in self.program.subscriptions:
-                if each.alive and each.queue.ready:
-                    raise Violation(f"nothing happens for {self._patience:g} s: a deadlock")
+            raise Violation(f"nothing happens for {self._patience:g} s: a deadlock")
 
     def _check_mean(self) -> None:
         """Open slots are the target in the mean over time, however long."""
@@ -248,7 +250,6 @@ class World:
         if chosen < 0.35:
             if self.broker.published < MOST_PUBLISHED:
                 self.broker.publish(one.queue, 1 + int(40 * self.random()))
-                self._progress_at = self.now
         elif chosen < 0.75:
             self._client_does(program.retarget, one, draw_target(self.random))
         elif chosen < 0.88:
@@ -266,6 +267,7 @@ class World:
             self._crash()
         elif one.queue.lanes:
             lane = one.queue.lanes[int(self.random() * len(one.queue.lanes))]
+            one.doomed = True
             self.to_client(program.on_cancelled, lane.lane, None)
             self.broker.cancel(lane.tag)
 
@@ -341,9 +343,8 @@ class World:
             if not self.advance(self.events + 20, until):
                 break
             if self.now >= until - given.interval:
-                raise Violation(
-                    f"the window stays at {missing[0].asked} slots, {missing[0].target:g} are wanted"
-                )
+                each = missing[0]
+                raise Violation(f"the window stays at {each.asked} slots, not {each.target:g}")
         for queue in self.queues:
             queue.endless = False
 

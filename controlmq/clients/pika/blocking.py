@@ -24,13 +24,14 @@ class BlockingAdapter:
         self._inner = private.asynchronous(channel)
         self._plain: Any = super(AdaptivePikaChannel, channel)
         self._pending = private.pending_events(channel)
+        self._flush = private.flusher(channel)
         self.dispatching = False
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
         """One flush for all of them."""
         for tag, multiple in acks:
             self._inner.basic_ack(tag, multiple)
-        private.flush_output(self._channel)
+        self._flush()
 
     def open_lane(self, lane: Lane) -> None:
         """Two round trips; messages that come meanwhile are dispatched afterwards."""

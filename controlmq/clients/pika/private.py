@@ -71,9 +71,10 @@ def pending_events(channel: Any) -> Any:
     return channel._pending_events
 
 
-def flush_output(channel: Any) -> None:
-    """Send all that a blocking channel has buffered."""
-    channel._flush_output()
+def flusher(channel: Any) -> Callable[[], None]:
+    """What to call to send all that a blocking channel has buffered."""
+    flush: Callable[[], None] = channel._flush_output
+    return flush
 
 
 def process_data_events(channel: Any, time_limit: float | None) -> None:

@@ -1,4 +1,4 @@
-"""A consumer that was given a file notices when the file is written anew."""
+"""A consumer that was given a file follows it when it is written again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controlmq.rabbitmq.consumer import Consumer
-from controlmq.rabbitmq.settings import Settings
 
+from controlmq.clients.controlled import ControlledConsumer
+from controlmq.clients.runner import Runner
+from controlmq.clients.settings import Settings
 from controlmq.controllers import PI, Limits
-from controlmq.controllers.resolve import default_tuning
+from controlmq.controllers.resolve import default_tuning, resolve
 from controlmq.model import ArxModel
 from controlmq.replacing import write_atomically
 
@@ -21,21 +22,31 @@ STEEPER = dataclasses.replace(MODEL, b=140.0, linear_range=(0.5, 6.0))
 GOAL = 210.0
 
 
-class Running:
-    """A consumer on a queue of the test's own, whose clock is turned by hand."""
+def consumer_of(
+    controller: Path | str,
+    prefetch: float | None,
+    model: Path | ArxModel | None = None,
+    limits: Limits | None = None,
+) -> ControlledConsumer:
+    """A consumer on a queue of the test's own."""
+    given = resolve(controller, model=model, limits=limits)
+    settings = Settings(goal=GOAL, controller=given, limits=limits)
+    runner: Any = object.__new__(Runner)  # nothing is sent
+    return ControlledConsumer("mine", "orders", settings, given.make(), prefetch, runner)
 
-    def __init__(self, controller: Path | str, **settings: Any) -> None:
-        self.now = 0.0
-        given = Settings(goal=GOAL, controller=controller, **settings)
-        self.consumer = Consumer(
-            "mine", "orders", given, given.new_controller(controller), 3.0, lambda: self.now
-        )
+
+class Running:
+    """A consumer whose clock is turned by hand."""
+
+    def __init__(self, controller: Path | str, **given: Any) -> None:
+        self.consumer = consumer_of(controller, 3.0, **given)
 
     def step(self, rate: float = GOAL) -> float:
         """One interval at this rate; the prefetch that follows."""
-        self.consumer.sensors.arrivals = round(rate)
-        self.now += 1.0
-        self.consumer.tick(self.now)
+        plant = self.consumer.plant
+        plant.sensors.arrivals = round(rate)
+        plant.now += 1.0
+        self.consumer.turn()
         return self.consumer.prefetch
 
     @property
@@ -59,7 +70,7 @@ def test_a_new_model_changes_the_gains_without_a_bump(path: Path) -> None:
     assert running.step() == pytest.approx(3.0), "on its goal it stays where it is"
     assert isinstance(running.controller, PI)
     assert running.controller.gains == default_tuning("pi", STEEPER).gains != before.gains
-    assert running.consumer.limits == Limits.of(STEEPER)
+    assert running.consumer.plant.limits == Limits.of(STEEPER)
     # What was in force is what it goes on from.
     assert running.step(GOAL - 20) == pytest.approx(
         3.0 + 20 * (running.controller.gains.kp + running.controller.gains.ki)
@@ -76,12 +87,11 @@ def test_a_law_given_by_name_follows_the_file_of_its_model(path: Path, law: str)
     assert running.step() == pytest.approx(3.0), "on its goal it stays where it is"
     assert running.controller.kind == law
     assert running.controller.gains == default_tuning(law, STEEPER).gains != before.gains
-    assert running.consumer.limits == Limits.of(STEEPER)
+    assert running.consumer.plant.limits == Limits.of(STEEPER)
 
 
 def test_a_law_given_by_name_starts_where_the_file_of_its_model_says(path: Path) -> None:
-    given = Settings(goal=GOAL, controller="pi", model=path)
-    consumer = Consumer("mine", "orders", given, given.new_controller("pi"), None, lambda: 0.0)
+    consumer = consumer_of("pi", None, model=path)
     assert consumer.prefetch == MODEL.prefetch_for(GOAL)
 
 
@@ -97,7 +107,7 @@ def test_the_limits_of_the_user_stay(path: Path) -> None:
     running = Running(path, limits=Limits(1.0, 4.0))
     write_atomically(path, STEEPER.to_json())
     running.step()
-    assert running.consumer.limits == running.controller.limits == Limits(1.0, 4.0)
+    assert running.consumer.plant.limits == running.controller.limits == Limits(1.0, 4.0)
 
 
 def test_a_controller_file_may_take_the_place_of_a_model(path: Path) -> None:

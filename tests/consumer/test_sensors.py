@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable
 
 import pytest
-from controlmq.rabbitmq.sensors import Sensors
 
+from controlmq.consumer.sensors import Sensors
 from controlmq.loop import Sample
 
 TURNAROUND = 0.012
@@ -28,7 +28,7 @@ def samples(
     before it. ``waits`` collects how long each message waited for the handler.
     """
     sensors = Sensors(0.0, interval)
-    sensors.released(slots, 0.0)
+    sensors.released(slots, 0, 0.0)
     due = [arrive(TURNAROUND) for _ in range(slots)]
     heapq.heapify(due)
     now, taken = 0.0, []
@@ -45,7 +45,7 @@ def samples(
         sensors.delivered(now, sum(other <= now for other in due))
         now += WORK
         sensors.settled(now)
-        sensors.released(1, now)
+        sensors.released(1, 0, now)
         sensors.active_at = now
         heapq.heappush(due, arrive(now + TURNAROUND))
     return taken
@@ -119,8 +119,8 @@ def test_times_that_come_from_counts_are_those_of_the_messages(slots: int) -> No
 
 def test_held_acks_are_counted_for_as_long_as_they_are_held() -> None:
     sensors = Sensors(0.0, 1.0)
-    sensors.holding(4, 0.25)
-    sensors.holding(0, 0.75)
+    sensors.released(0, 4, 0.25)
+    sensors.released(0, 0, 0.75)
     assert sensors.close(1.0, 1.0).held == pytest.approx(2.0)
     assert sensors.close(2.0, 1.0).held == 0.0
 
