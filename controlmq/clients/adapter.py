@@ -20,8 +20,8 @@ class Adapter(Protocol):
     Besides these, an adapter calls its runner: the function of ``runner.receiver`` with every
     message of a lane, ``runner.acknowledge`` and ``runner.reject`` when the user does,
     ``runner.lane_opened`` when the broker confirms a lane, ``runner.cancelled_by_broker``,
-    ``runner.blocked`` and ``runner.unblocked``, ``runner.cancel_all`` before the channel closes and ``runner.stop`` when
-    it is closed.
+    ``runner.blocked`` and ``runner.unblocked``, ``runner.cancel_all`` before the channel closes
+    and ``runner.stop`` when it is closed.
     """
 
     def send_acks(self, acks: Sequence[Ack]) -> None:

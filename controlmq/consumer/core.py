@@ -155,7 +155,6 @@ class Core:
     def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
         """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
         self.ledger.unacked[tag] = lane
-        self.ledger.last_delivered = tag
         lane.received += 1
         consumer = lane.consumer
         consumer.sensors.delivered(now, buffered)

@@ -25,9 +25,6 @@ class Ledger:
     def __init__(self) -> None:
         self.unacked: dict[int, Lane] = {}
         self.fetched: set[int] = set()
-        self.last_delivered = 0
-        """The tag handed over last. A fetched message may have a higher tag than deliveries that
-        still wait to be handed over, which are not in these books."""
         self.whole: bool | None = None
         """Whether every tag of the channel is in these books: not if messages were out when
         the channel was wrapped. None before the first message."""
@@ -71,7 +68,6 @@ class Ledger:
             min(self.fetched, default=beyond),
             min(held, default=beyond),
         )
-        first = min(first, self.last_delivered + 1)
         together = [tag for tag in tags if tag < first]
         if len(together) < 2:
             return [Ack(tag, False) for tag in tags]

@@ -1,4 +1,4 @@
-"""The core and the compiled simulator are one window: ``benchmarks simulated_window`` has it all."""
+"""The core and the compiled simulator are one window (all plants: benchmark simulated_window)."""
 
 from __future__ import annotations
 
