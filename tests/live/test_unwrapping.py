@@ -35,7 +35,33 @@ def test_unwrapping_gives_back_a_plain_consumer(
     assert_empty(broker, queue_name)
 
 
-def test_unwrapping_with_lanes_keeps_their_slots(
+def test_unwrapping_keeps_as_many_slots_as_there_are(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 100)
+    channel = wrap(connection.channel(), prefetch=4, window="lanes", interval=0.05)
+    tags: list[int] = []
+    tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
+    consumer = channel.adaptive_consumers[tag]
+    consumer.prefetch = 10
+    process_until(connection, lambda: len(tags) == 10, "ten slots were filled")
+    consumer.prefetch = 7
+    for handled in tags[:3]:
+        channel.basic_ack(handled)
+    assert consumer.held == 3
+    unwrap(channel)
+    process_until(connection, lambda: len(tags) == 13, "what was held opened its slots again")
+    for handled in range(3, 20):
+        channel.basic_ack(tags[handled])
+        process_until(
+            connection, lambda number=handled: len(tags) == number + 11, "every ack opened one slot"
+        )
+    broker.management.wait_for_queue(
+        queue_name, lambda queue: queue.messages_unacknowledged == 10, "ten messages are out"
+    )
+
+
+def test_unwrapping_to_fewer_slots_requeues_nothing(
     broker: Broker, connection: Any, queue_name: str
 ) -> None:
     fill(broker.parameters, queue_name, 500)
@@ -46,12 +72,16 @@ def test_unwrapping_with_lanes_keeps_their_slots(
         if handled.note(method, properties, body) == 200:
             unwrap(channel, prefetch=6)
         channel.basic_ack(method.delivery_tag)
+        if len(handled.numbers) == 499:
+            slots.append(channel.adaptive_consumers[tag].plant.window.open_slots)
         if len(handled.numbers) == 500:
             channel.stop_consuming()
 
-    channel.basic_consume(queue_name, on_message)
+    slots: list[int] = []
+    tag = channel.basic_consume(queue_name, on_message)
     channel.start_consuming()
     handled.assert_each_once_in_order(500)
+    assert slots == [6]
 
 
 def test_unwrapping_in_a_consume_loop_waits_for_its_end(

@@ -40,8 +40,9 @@ def check(channel: Any) -> None:
     if not missing:
         inner = asynchronous(channel)
         missing = [name for name in ASYNCHRONOUS_NAMES if not hasattr(inner, name)]
-        if not blocking:
-            missing += [name for name in CONNECTION_NAMES if not hasattr(inner.connection, name)]
+    if not missing:
+        connection = [] if blocking else CONNECTION_NAMES
+        missing = [name for name in connection if not hasattr(inner.connection, name)]
         if not hasattr(inner.callbacks, "_stack"):
             missing.append("callbacks._stack")
     if missing:
