@@ -14,6 +14,9 @@ visit the latencies that calibrate and those that are compared come mixed.
 
 The broker and the network have one core and the consumer another where there are two, as if
 each had a machine of its own. Work is spun: see ``controlmq.measure.calibration.consuming``.
+
+Behind 11 ms, where prefetch matters, consumers that a PI controller takes to a goal are compared
+by the prefetch on which they settle.
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ from typing import Any
 import pika
 
 from benchmarks.measure import on_core, spread
+from controlmq.clients.pika import wrap
 from controlmq.clients.pika.connecting import connection_to
+from controlmq.consumer.spread import SPREAD_SHARE
+from controlmq.controllers import PI, Gains, Limits
 from controlmq.experiments.calibrated_scenario import (
     PUBLISHING_LINK,
     broker_of,
@@ -41,8 +47,9 @@ from controlmq.experiments.calibrated_scenario import (
     links_of,
     scenario_of,
 )
+from controlmq.loop import Loop, Step
 from controlmq.measure.calibration import Calibration, calibrating
-from controlmq.measure.calibration.consuming import Handled, consume
+from controlmq.measure.calibration.consuming import Handled, consume, spin
 from controlmq.measure.calibration.experiments import COPIES_RATE, Experiments
 from controlmq.measure.calibration.pacing import PacedPublisher, publishing_process
 from controlmq.measure.calibration.queues import TemporaryQueues, temporary_queues
@@ -54,6 +61,7 @@ from simulator import (
     Publishers,
     Queue,
     Scenario,
+    SimulatedConsumer,
     Simulation,
 )
 from tests.testbed import start_broker
@@ -76,6 +84,14 @@ of what the consumer can take."""
 COPIES = (1, 2, 5, 10)
 FANOUT_RATE, FANOUT_MESSAGES = 100.0, 30
 
+CONTROLLED = {0.0005: 500.0, 0.001: 400.0, 0.003: 200.0}
+"""Goals of controlled consumers by their work: messages/second, and seconds."""
+
+CONTROL_SAMPLES, JUDGED_SAMPLES, CONTROL_INTERVAL = 40, 20, 0.5
+"""Samples of a controlled run, those at its end that are judged, and seconds a sample."""
+
+CONTROL_TURNS = 3
+
 FILL_RATE = 20_000.0
 PREDICTED = 5.0
 """Seconds simulated at each point."""
@@ -87,7 +103,13 @@ LEAD = 0.1
 """Seconds before the first message that is sent at a given time."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73")
-ALLOWED = {"rate_median": 0.03, "rate_p90": 0.08, "latency": 0.10, "fan_out": 0.10}
+ALLOWED = {
+    "rate_median": 0.03,
+    "rate_p90": 0.08,
+    "latency": 0.10,
+    "fan_out": 0.10,
+    "settled_prefetch": 0.05,
+}
 PICTURE = Path("simulated-broker.svg")
 
 
@@ -111,6 +133,7 @@ class Measured:
     rates: dict[tuple[float, int], list[float]] = field(default_factory=dict)
     latencies: dict[tuple[float, int], list[Handled]] = field(default_factory=dict)
     fan_out: dict[int, list[Handled]] = field(default_factory=dict)
+    prefetches: dict[float, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -171,6 +194,9 @@ def measure(ways: tuple[Way, Way]) -> dict[str, tuple[Calibration, Measured]]:
             done, due = (len(rates) * number // TURNS for number in (turn, turn + 1))
             for at, work in rates[done:due]:
                 measure_rates(at, work, single, queues)
+            if turn % (TURNS // CONTROL_TURNS) == 0:
+                for work in CONTROLLED:
+                    measure_controlled(remote, work, single, queues)
         return {each.way.name: (each.experiments.found(), each.found) for each in stations}
 
 
@@ -183,6 +209,54 @@ def measure_rates(at: Station, work: float, queue: str, queues: TemporaryQueues)
         spells = handled.after(SETTLE).spells(prefetch)
         at.found.rates.setdefault((work, prefetch), []).append(1 / statistics.median(spells))
     queues.purge(queue)
+
+
+def law_for(work: float) -> PI:
+    """A controller without overshoot, by theory: slots are spread over their loop."""
+    gain = SPREAD_SHARE / (ROUND_TRIP + work)
+    return PI(Gains(kp=0.0, ki=0.4 / gain), Limits(0.1, 60.0))
+
+
+def settled(steps: list[Step]) -> float:
+    """The mean prefetch over the judged samples."""
+    return statistics.fmean(step.sample.prefetch for step in steps[-JUDGED_SAMPLES:])
+
+
+def measure_controlled(at: Station, work: float, queue: str, queues: TemporaryQueues) -> None:
+    """A wrapped consumer that starts at prefetch 1 and is taken to its goal."""
+    goal = CONTROLLED[work]
+    queues.fill(queue, round(1.2 * goal * CONTROL_SAMPLES * CONTROL_INTERVAL))
+    steps: list[Step] = []
+
+    def on_step(step: Step) -> None:
+        steps.append(step)
+        if len(steps) == CONTROL_SAMPLES:
+            channel.stop_consuming()
+
+    def handle(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        spin(work)
+        channel.basic_ack(method.delivery_tag)
+
+    channel = wrap(
+        at.connection.channel(),
+        goal,
+        law_for(work),
+        prefetch=1.0,
+        interval=CONTROL_INTERVAL,
+        on_step=on_step,
+    )
+    channel.basic_consume(queue, handle)
+    channel.start_consuming()
+    channel.close()
+    at.found.prefetches.setdefault(work, []).append(settled(steps))
+    queues.purge(queue)
+
+
+def predicted_prefetch(found: Calibration, work: float) -> float:
+    """The prefetch on which the same controller settles on the simulated consumer."""
+    scenario = scenario_of(found, work=work, prefetch=1.0)
+    plant = SimulatedConsumer(replace(scenario, sample_interval=CONTROL_INTERVAL))
+    return settled(list(Loop(plant, law_for(work), CONTROLLED[work]).run(CONTROL_SAMPLES)))
 
 
 def capacity(way: Way, work: float, prefetch: int) -> float:
@@ -315,7 +389,7 @@ def run() -> dict[str, Any]:
 def compared(
     ways: tuple[Way, Way], measured: dict[str, tuple[Calibration, Measured]]
 ) -> dict[str, Any]:
-    rates, latencies, fan_out = [], [], []
+    rates, latencies, fan_out, controlled = [], [], [], []
     for way in ways:
         known, found = measured[way.name]
         for (work, prefetch), values in sorted(found.rates.items()):
@@ -334,6 +408,10 @@ def compared(
             median, turns = median_latency(handled)
             point = {"way": way.name, "copies": copies}
             fan_out.append(judged(point, median, predicted, turns))
+        for work, values in found.prefetches.items():
+            predicted = predicted_prefetch(known, work)
+            point = {"way": way.name, "work": work, "goal": CONTROLLED[work]}
+            controlled.append(judged(point, statistics.median(values), predicted, spread(values)))
     draw(rates, latencies, fan_out)
     errors = sorted(point["error"] for point in rates)
     found_errors = {
@@ -341,6 +419,7 @@ def compared(
         "rate_p90": errors[ceil(0.9 * len(errors)) - 1],
         "latency": max(point["error"] for point in latencies),
         "fan_out": max(point["error"] for point in fan_out),
+        "settled_prefetch": max(point["error"] for point in controlled),
     }
     return {
         "peer": "a real RabbitMQ broker and a plain pika consumer",
@@ -356,6 +435,7 @@ def compared(
         "rates": rates,
         "latencies": latencies,
         "fan_out": fan_out,
+        "controlled": controlled,
         "picture": str(PICTURE),
     }
 
