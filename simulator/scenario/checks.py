@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from controlmq.checks import not_negative
@@ -24,6 +24,12 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """The name, unique among entities of its kind."""
+
+
+def unless_none(check: Callable[..., object], key: str, value: object, *limits: int) -> None:
+    """Apply one of the checks below to a ``value`` that may be left out."""
+    if value is not None:
+        check(key, value, *limits)
 
 
 def text(key: str, value: object) -> None:

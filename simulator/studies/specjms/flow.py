@@ -108,26 +108,19 @@ class Flow:
     def _inside_shops(self) -> None:
         """4 and 5: a supermarket counts its goods, and reports its sales."""
         for number, shop in enumerate(self.shops):
-            for interaction, type_, to in (
-                (4, "inventoryInfo", shop),
-                (5, "statInfoSM", self._office(number)),
-            ):
+            receivers = ((4, "inventoryInfo", shop), (5, "statInfoSM", self._office(number)))
+            for interaction, type_, to in receivers:
                 rate = self.topology.rates[interaction - 1]
                 if rate > 0:
                     self.starts.append(Start(shop, interaction, rate, type_, (to,)))
 
     def _inform_shops(self) -> None:
         """3, 6 and 7: headquarters inform all supermarkets."""
-        for interaction, type_ in (
-            (3, "priceUpdate"),
-            (6, "productAnnouncement"),
-            (7, "creditCardHL"),
-        ):
+        types = {3: "priceUpdate", 6: "productAnnouncement", 7: "creditCardHL"}
+        for interaction, type_ in types.items():
             rate = self.topology.rates[interaction - 1] / len(self.headquarters)
-            for office in self.headquarters:
-                if rate > 0:
-                    start = Start(office, interaction, rate, type_, tuple(self.shops))
-                    self.starts.append(start)
+            for office in self.headquarters if rate > 0 else ():
+                self.starts.append(Start(office, interaction, rate, type_, tuple(self.shops)))
 
     def destinations(self) -> dict[tuple[str, str], list[str]]:
         """The full types, by location and by the base type that it receives."""

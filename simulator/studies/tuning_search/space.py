@@ -113,12 +113,7 @@ class Space:
             yield poles_for(kind, settling, overshoot), _asked(kind, settling, overshoot)
 
     def _candidate(
-        self,
-        model: ArxModel,
-        kind: str,
-        poles: Sequence[complex],
-        asked: str,
-        upper: float | None,
+        self, model: ArxModel, kind: str, poles: Sequence[complex], asked: str, upper: float | None
     ) -> Candidate:
         if upper is not None:
             model = replace(model, linear_range=(model.linear_range[0], upper))
