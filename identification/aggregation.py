@@ -38,6 +38,7 @@ from identification.statistics import (
     Forgetting,
     Integers,
     Mask,
+    Moments,
     floats,
     group_numbers,
     integers,
@@ -117,10 +118,11 @@ def cells_of(transitions: DataFrame, sorting: Sorting) -> Cells:
             f"there are rows without a {' or '.join(sorting.by)}; name the consumer in each."
         )
     cells = _cells(table, sorting.by, np.zeros((1, 3)), np.zeros(table.num_rows, dtype=np.int64))
-    blurred = _blurred(cells)
+    groups = _groups(cells)
+    blurred = _blurred(groups)
     if not blurred.any():
         return cells
-    shift = _means(cells)
+    shift = groups.mean
     shifts = _shift_table(cells, shift, blurred)
     spark = transitions.sparkSession
     near = transitions.join(F.broadcast(spark.createDataFrame(shifts)), list(sorting.by))
@@ -270,20 +272,18 @@ def _cells(table: pa.Table, by: Sequence[str], shift: Floats, shift_of: Integers
     return Cells(tuple(by), groups, group, part, code // 4, moments, *extremes)
 
 
-def _blurred(cells: Cells) -> Mask:
-    """The groups whose spread is so small beside their mean that sums about 0 lose its digits."""
+def _groups(cells: Cells) -> Moments:
+    """The moments of every group, over the rows that are not only counted."""
     fitted = cells.part != LEFT_OUT
-    groups = merged(cells.moments[fitted], cells.group[fitted], len(cells.groups))
+    return merged(cells.moments[fitted], cells.group[fitted], len(cells.groups))
+
+
+def _blurred(groups: Moments) -> Mask:
+    """The groups whose spread is so small beside their mean that sums about 0 lose its digits."""
     spread = np.einsum("nii->ni", groups.products)
     size = groups.weight[:, None] * groups.mean**2
     rounding = np.finfo(float).eps * np.sqrt(groups.rows)
     return np.asarray((size * rounding[:, None] > DIGITS_NEEDED * spread).any(axis=1))
-
-
-def _means(cells: Cells) -> Floats:
-    """The mean of every group, to be its shift."""
-    fitted = cells.part != LEFT_OUT
-    return merged(cells.moments[fitted], cells.group[fitted], len(cells.groups)).mean
 
 
 def _shift_table(cells: Cells, shift: Floats, chosen: Mask) -> pa.Table:

@@ -298,27 +298,21 @@ class _Fleet:
         theta = self.solutions.theta[number]
         wide = self.half_widths[number]
         ends = zip((theta - wide).tolist(), (theta + wide).tolist(), strict=True)
+        errors = StandardErrors(*self.solutions.standard_errors[number].tolist())
         a, b, c = theta.tolist()
-        return Estimates(
-            a,
-            b,
-            c,
-            standard_errors=StandardErrors(*self.solutions.standard_errors[number].tolist()),
-            intervals=ConfidenceIntervals(*ends),
-        )
+        return Estimates(a, b, c, errors, ConfidenceIntervals(*ends))
 
     def _model(self, fit: Fit, number: int) -> ArxModel:
-        assert fit.estimates is not None
+        found = fit.estimates
+        assert found is not None
         assert fit.linear_range is not None
         return ArxModel(
-            a=fit.estimates.a,
-            b=fit.estimates.b,
-            c=fit.estimates.c,
+            *(found.a, found.b, found.c),
             interval=float(self.all_train.interval_mean[number]),
             linear_range=fit.linear_range,
-            standard_errors=fit.estimates.standard_errors,
+            standard_errors=found.standard_errors,
             quality=_quality(fit),
-            confidence_intervals=fit.estimates.intervals,
+            confidence_intervals=found.intervals,
         )
 
 
@@ -386,6 +380,5 @@ def _quality(fit: Fit) -> FitQuality | None:
     train, test = fit.train, fit.test
     if train is None:
         return None
-    if test is None:
-        return FitQuality(train.r2, None, train.rmse, None, train.rows, 0)
-    return FitQuality(train.r2, test.r2, train.rmse, test.rmse, train.rows, test.rows)
+    r2, rmse, rows = (test.r2, test.rmse, test.rows) if test is not None else (None, None, 0)
+    return FitQuality(train.r2, r2, train.rmse, rmse, train.rows, rows)

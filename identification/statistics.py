@@ -24,7 +24,7 @@ factor f: multiply weight and products by f, weight2 by f squared, and leave the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -94,13 +94,12 @@ class Moments:
         return len(self.rows)
 
     def __getitem__(self, chosen: Mask | Integers | slice) -> Moments:
-        return Moments(
-            self.rows[chosen],
-            self.weight[chosen],
-            self.weight2[chosen],
-            self.mean[chosen],
-            self.products[chosen],
-        )
+        return Moments(*(values[chosen] for values in self.arrays))
+
+    @property
+    def arrays(self) -> list[Any]:
+        """The arrays, in the order of the fields."""
+        return [getattr(self, each.name) for each in fields(self)]
 
     @property
     def raw_products(self) -> Floats:
@@ -174,6 +173,8 @@ def merged(parts: Moments, into: Integers, count: int) -> Moments:
 EXTREMES = ("u_low", "u_high", "interval_sum", "interval_low", "interval_high")
 """What is known of a cell beside its moments."""
 
+CELL_ARRAYS = ("group", "part", "bin", *EXTREMES)
+
 
 @dataclass(frozen=True, eq=False)
 class Cells:
@@ -203,12 +204,17 @@ class Cells:
 
     def only(self, chosen: Mask) -> Cells:
         """The chosen cells; the groups stay as they are."""
-        arrays = {name: getattr(self, name)[chosen] for name in ("group", "part", "bin", *EXTREMES)}
+        arrays = {name: getattr(self, name)[chosen] for name in CELL_ARRAYS}
         return replace(self, moments=self.moments[chosen], **arrays)
 
     def beside(self, other: Cells) -> Cells:
         """These cells and others of the same groups, none of which is in both."""
-        return _concatenated([self, other])
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in CELL_ARRAYS
+        }
+        both = zip(self.moments.arrays, other.moments.arrays, strict=True)
+        return replace(self, moments=Moments(*map(np.concatenate, both)), **arrays)
 
     def scaled(self, factor: float) -> Cells:
         """The same rows with every weight multiplied: how statistics age."""
@@ -260,17 +266,13 @@ class Cells:
             for i, name in enumerate(self.by)
         }
         moments = self.moments
-        for name in ("part", "bin"):
-            columns[name] = getattr(self, name)
-        for name in ("rows", "weight", "weight2"):
-            columns[name] = getattr(moments, name)
+        columns |= {name: getattr(self, name) for name in ("part", "bin")}
+        columns |= {name: getattr(moments, name) for name in ("rows", "weight", "weight2")}
         for i, name in enumerate(VARIABLES):
             columns[f"mean_{name}"] = moments.mean[:, i]
         for i, j in PAIRS:
             columns[product_name(i, j)] = moments.products[:, i, j]
-        for name in EXTREMES:
-            columns[name] = getattr(self, name)
-        return pa.table(columns)
+        return pa.table(columns | {name: getattr(self, name) for name in EXTREMES})
 
     @classmethod
     def from_arrow(cls, table: pa.Table, by: Sequence[str]) -> Cells:
@@ -333,19 +335,3 @@ def group_numbers(table: pa.Table, by: Sequence[str]) -> tuple[list[tuple[Any, .
     rank = np.empty(len(keys), dtype=np.int64)
     rank[order] = np.arange(len(keys))
     return [keys[i] for i in order], rank[number]
-
-
-def _concatenated(tables: Sequence[Cells]) -> Cells:
-    def joined(name: str) -> Any:
-        return np.concatenate([getattr(table, name) for table in tables])
-
-    def joined_moments(name: str) -> Any:
-        return np.concatenate([getattr(table.moments, name) for table in tables])
-
-    return replace(
-        tables[0],
-        **{name: joined(name) for name in ("group", "part", "bin", *EXTREMES)},
-        moments=Moments(
-            *(joined_moments(name) for name in ("rows", "weight", "weight2", "mean", "products"))
-        ),
-    )

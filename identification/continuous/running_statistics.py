@@ -163,23 +163,16 @@ class RunningStatistics:
         Rows that no consumer can have recorded are passed over: a batch job refuses the group
         and has the user remove them, here they may be gone from the disk already.
         """
-        cells = statistics
-        spoilt = (cells.part == LEFT_OUT) & np.isin(cells.bin, (UNSOUND, BELOW_ZERO))
-        options = self.options
-        return fit_groups(
-            cells.only(~spoilt), offset=options.offset, linear_range=options.linear_range
-        )
+        spoilt = (statistics.part == LEFT_OUT) & np.isin(statistics.bin, (UNSOUND, BELOW_ZERO))
+        sound, options = statistics.only(~spoilt), self.options
+        return fit_groups(sound, offset=options.offset, linear_range=options.linear_range)
 
     def save(self, path: Path) -> None:
         """Replace the file at ``path``: a zip of one JSON document and three Parquet tables."""
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
-            about = {
-                "format": FORMAT,
-                "version": VERSION,
-                "options": asdict(self.options),
-                "newest_era": self.newest,
-            }
+            about = {"format": FORMAT, "version": VERSION}
+            about |= {"options": asdict(self.options), "newest_era": self.newest}
             archive.writestr("about.json", json.dumps(about, indent=2) + "\n")
             if self.cells is not None:
                 archive.writestr("cells.parquet", _bytes(self.cells.to_arrow()))

@@ -6,7 +6,6 @@ import os
 import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -81,7 +80,6 @@ def _read(table: dict[str, Any], type_: type[Entity], folder: Path) -> Entity:
     return type_(**values)
 
 
-@cache
 def _parts(type_: type) -> dict[str, tuple[type, bool]]:
     """The keys whose values are entities of their own: of which type, and whether several."""
     return {
