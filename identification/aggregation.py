@@ -37,6 +37,7 @@ from identification.statistics import (
     Floats,
     Forgetting,
     Integers,
+    LinearRange,
     Mask,
     Moments,
     floats,
@@ -72,17 +73,16 @@ class Sorting:
     """Into which cells rows are sorted before they are added up.
 
     ``by`` are the columns whose values make a group. ``held_out`` is the share of rows kept to
-    test models: blocks of samples, or whole traces if ``split`` is "trace". ``bin_width``, in
-    messages, is how far apart prefetches count as different levels when the linear range is to
-    be found; None for one bin. Rows outside ``linear_range`` are only counted. ``forgetting``
-    lets older rows weigh less.
+    test models: blocks of samples, or whole traces if ``split`` is "trace". Rows outside
+    ``linear_range`` are only counted; where it is to be found, ``bin_width`` is how far apart, in
+    messages, prefetches count as different levels. ``forgetting`` lets older rows weigh less.
     """
 
     by: tuple[str, ...] = ("group",)
     held_out: float = 0.25
     split: Literal["time", "trace"] = "time"
-    bin_width: float | None = 1.0
-    linear_range: tuple[float, float] | None = None
+    bin_width: float = 1.0
+    linear_range: LinearRange = None
     forgetting: Forgetting | None = None
 
     def __post_init__(self) -> None:
@@ -97,12 +97,12 @@ class Sorting:
             )
         if self.split not in ("time", "trace"):
             raise InputError(f"split is {self.split!r}; give time or trace.")
-        if self.bin_width is not None:
-            above_zero("bin_width", self.bin_width)
+        above_zero("bin_width", self.bin_width)
 
-    def without_bins(self) -> Sorting:
-        """The same for a linear range that is given and need not be found."""
-        return replace(self, bin_width=None)
+    @property
+    def has_bins(self) -> bool:
+        """Whether rows are sorted by their prefetch, to find the linear range."""
+        return self.linear_range is None
 
 
 def cells_of(transitions: DataFrame, sorting: Sorting) -> Cells:
@@ -177,13 +177,13 @@ def _aggregate(transitions: DataFrame, sorting: Sorting, *, shifted: bool) -> Da
 def _cell(sorting: Sorting) -> Column:
     """The cell of a row as one number, ``4 * bin + part``: the fewer keys, the faster."""
     u = F.col("u")
-    kept = F.lit(0) if sorting.bin_width is None else F.rint(u / sorting.bin_width).cast("long")
+    kept = F.rint(u / sorting.bin_width).cast("long") if sorting.has_bins else F.lit(0)
     cell = (
         F.when(~_sound(sorting), 4 * UNSOUND + LEFT_OUT)
         .when(u < 0, 4 * BELOW_ZERO + LEFT_OUT)
         .when(~F.col("window_limited"), 4 * STARVED + LEFT_OUT)
     )
-    if sorting.linear_range is not None:
+    if isinstance(sorting.linear_range, tuple):
         low, high = sorting.linear_range
         cell = cell.when((u < low) | (u > high), 4 * OUTSIDE + LEFT_OUT)
     return cell.otherwise(4 * kept + _part(sorting)).cast("long")
@@ -199,7 +199,7 @@ def _sound(sorting: Sorting) -> Column:
         F.abs(F.col("y")) <= MOST_RATE,
         F.abs(F.col("y_next")) <= MOST_RATE,
     ]
-    if sorting.held_out or sorting.bin_width is not None:
+    if sorting.held_out or sorting.has_bins:
         conditions.append(F.col("sample").isNotNull())
     if sorting.forgetting is not None:
         conditions.append(_finite("time"))
@@ -223,7 +223,7 @@ def _part(sorting: Sorting) -> Column:
     else:
         is_held_out = F.floor((block + 1) * F.lit(share)) > held_before
         in_turn = block - held_before
-    half = F.lit(FIRST_HALF) if sorting.bin_width is None else F.pmod(in_turn, F.lit(2))
+    half = F.pmod(in_turn, F.lit(2)) if sorting.has_bins else F.lit(FIRST_HALF)
     return half if share == 0 else F.when(is_held_out, HELD_OUT).otherwise(half)
 
 

@@ -33,14 +33,12 @@ from identification.statistics import (
     Y_NEXT,
     Cells,
     Floats,
+    LinearRange,
     Mask,
     Moments,
     merged,
     total,
 )
-
-LinearRange: TypeAlias = tuple[float, float] | Literal["all"] | None
-"""Prefetch between which rows are fitted; None lets the knee of the curve decide."""
 
 Cause: TypeAlias = Literal[
     "unsound rows",

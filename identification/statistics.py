@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,9 @@ from controlmq.checks import above_zero, finite
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+LinearRange: TypeAlias = tuple[float, float] | Literal["all"] | None
+"""Prefetch between which rows are fitted; None lets the knee of the curve decide."""
 
 VARIABLES = ("u", "y", "y_next")
 U, Y, Y_NEXT = 0, 1, 2

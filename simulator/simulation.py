@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -196,10 +196,9 @@ class Simulation:
         row = layout.add_consumer(consumer, model)
         self._state = layout.extended()
         self._state.consumers[row]["since"] = self.now
-        self._state.clock[0]["changed"] = True
-        self._consumers[consumer.name] = consumer, row
-        self._consumers_like[consumer.name] = model
-        return consumer.name
+        self._consumers[new] = consumer, row
+        self._consumers_like[new] = model
+        return new
 
     def remove_consumer(self, name: str) -> None:
         """Remove a consumer: it gets no more messages and finishes those it has."""
@@ -214,10 +213,9 @@ class Simulation:
         layout = Layout(self.scenario, self.seed, self._state)
         rows = layout.add_publishers(group, model)
         self._state = layout.extended()
-        self._state.clock[0]["changed"] = True
-        self._publishers[group.name] = group, rows
-        self._publishers_like[group.name] = model
-        return group.name
+        self._publishers[new] = group, rows
+        self._publishers_like[new] = model
+        return new
 
     def remove_publishers(self, name: str) -> None:
         """Remove a group of publishers: it sends nothing from now on."""
@@ -228,15 +226,10 @@ class Simulation:
     def counts(self) -> Counts:
         """Where all messages are or went."""
         queues = self._state.queues
-        return Counts(
-            queued=int(queues["length"].sum()),
-            in_flight=int(self._state.consumers["in_flight"].sum()),
-            **{
-                name: int(queues[name].sum())
-                for name in Counts.__dataclass_fields__
-                if name not in ("queued", "in_flight")
-            },
-        )
+        elsewhere = {"queued": queues["length"], "in_flight": self._state.consumers["in_flight"]}
+        names = [each.name for each in fields(Counts)]
+        columns = (elsewhere[name] if name in elsewhere else queues[name] for name in names)
+        return Counts(*(int(column.sum()) for column in columns))
 
     def prefetch(self, consumer: str) -> float:
         """The prefetch in force."""

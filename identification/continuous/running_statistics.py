@@ -29,7 +29,7 @@ from controlmq.files import read_json
 from controlmq.replacing import write_atomically
 from identification.aggregation import Sorting
 from identification.continuous.seen import Seen
-from identification.fit import Fit, LinearRange, fit_groups
+from identification.fit import Fit, fit_groups
 from identification.job import checked_range
 from identification.statistics import (
     BELOW_ZERO,
@@ -38,6 +38,7 @@ from identification.statistics import (
     UNSOUND,
     Cells,
     Forgetting,
+    LinearRange,
     Moments,
 )
 
@@ -74,14 +75,12 @@ class Options:
 
     def sorting(self, reference: float) -> Sorting:
         """How rows are sorted to be added up, era by era."""
-        given = self.linear_range
-        sorting = Sorting(
+        return Sorting(
             by=(*self.by, ERA_COLUMN),
             held_out=self.held_out,
-            linear_range=given if isinstance(given, tuple) else None,
+            linear_range=self.linear_range,
             forgetting=Forgetting(self.half_life, reference),
         )
-        return sorting if given is None else sorting.without_bins()
 
     @property
     def era_length(self) -> float:
