@@ -127,7 +127,7 @@ class Peer:
 
     def size(self, kind: int) -> int:
         """The next size of a kind of message, in bytes."""
-        values = self.kinds[kind].size.values  # type: ignore[union-attr]
+        values = self.kinds[kind].message.size.values  # type: ignore[union-attr]
         assert values is not None
         self.sent[kind] += 1
         return round(values[(self.sent[kind] - 1) % len(values)])

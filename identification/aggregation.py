@@ -153,10 +153,7 @@ def _aggregate(transitions: DataFrame, sorting: Sorting, *, shifted: bool) -> Da
     )
     values = [F.col(name) for name in VARIABLES]
     if shifted:
-        values = [
-            value - F.col(SHIFT_PREFIX + name)
-            for value, name in zip(values, VARIABLES, strict=True)
-        ]
+        values = [F.col(name) - F.col(SHIFT_PREFIX + name) for name in VARIABLES]
     weight = F.col("weight") if sorting.forgetting is not None else None
     weighted = values if weight is None else [value * weight for value in values]
     sums = [F.sum(value).alias(f"sum_{i}") for i, value in enumerate(weighted)]

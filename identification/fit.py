@@ -36,6 +36,7 @@ from identification.statistics import (
     LinearRange,
     Mask,
     Moments,
+    lowest,
     merged,
     total,
 )
@@ -319,18 +320,11 @@ class _Extent:
 
     def __init__(self, cells: Cells, chosen: Mask) -> None:
         group, number = cells.group[chosen], len(cells.groups)
-
-        def extreme(of: np.ufunc, name: str, start: float) -> Floats:
-            found = np.full(number, start)
-            of.at(found, group, getattr(cells, name)[chosen])
-            return found
-
-        rows = cells.moments.rows[chosen]
-        self.rows = total(group, rows, number)
-        self.u_low = extreme(np.minimum, "u_low", np.inf)
-        self.u_high = extreme(np.maximum, "u_high", -np.inf)
-        self._interval_low = extreme(np.minimum, "interval_low", np.inf)
-        self._interval_high = extreme(np.maximum, "interval_high", -np.inf)
+        self.rows = total(group, cells.moments.rows[chosen], number)
+        self.u_low = lowest(group, cells.u_low[chosen], number)
+        self.u_high = -lowest(group, -cells.u_high[chosen], number)
+        self._interval_low = lowest(group, cells.interval_low[chosen], number)
+        self._interval_high = -lowest(group, -cells.interval_high[chosen], number)
         seconds = total(group, cells.interval_sum[chosen], number)
         self.interval_mean = seconds / np.maximum(self.rows, 1)
 

@@ -153,6 +153,13 @@ def total(into: Integers, values: Floats | Integers, count: int) -> Floats:
     return np.bincount(into, weights=values, minlength=count).astype(np.float64, copy=False)
 
 
+def lowest(into: Integers, values: Floats, count: int) -> Floats:
+    """``count`` minima, infinite where there is no value; value k belongs to ``into[k]``."""
+    found = np.full(count, np.inf)
+    np.minimum.at(found, into, values)
+    return found
+
+
 def merged(parts: Moments, into: Integers, count: int) -> Moments:
     """The moments of ``count`` unions; part k belongs to union ``into[k]``."""
     weight = total(into, parts.weight, count)
@@ -243,23 +250,17 @@ class Cells:
         """One cell where there were several of the same group, part and bin."""
         (group, part, bins), into = distinct(self.group, self.part, self.bin)
         count = len(group)
-
-        def extreme(of: np.ufunc, values: Floats, start: float) -> Floats:
-            found = np.full(count, start)
-            of.at(found, into, values)
-            return found
-
         return replace(
             self,
             group=group,
             part=part,
             bin=bins,
             moments=merged(self.moments, into, count),
-            u_low=extreme(np.minimum, self.u_low, np.inf),
-            u_high=extreme(np.maximum, self.u_high, -np.inf),
+            u_low=lowest(into, self.u_low, count),
+            u_high=-lowest(into, -self.u_high, count),
             interval_sum=total(into, self.interval_sum, count),
-            interval_low=extreme(np.minimum, self.interval_low, np.inf),
-            interval_high=extreme(np.maximum, self.interval_high, -np.inf),
+            interval_low=lowest(into, self.interval_low, count),
+            interval_high=-lowest(into, -self.interval_high, count),
         )
 
     def to_arrow(self) -> pa.Table:

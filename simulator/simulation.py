@@ -291,7 +291,7 @@ class Simulation:
         """Messages sent since time 0, by publishers and consumers, by type and routing key."""
         counts: dict[tuple[str, str], int] = {}
         for kind, sent in zip(self._kinds, self._state.kinds["sent"], strict=True):
-            place = self._types[kind.type], kind.routing_key
+            place = self._types[kind.type], kind.message.routing_key
             counts[place] = counts.get(place, 0) + int(sent)
         return counts
 

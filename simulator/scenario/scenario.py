@@ -62,9 +62,7 @@ class Scenario:
 
     def message_paths(self) -> MessagePaths:
         """All kinds of messages and the queues that each can reach."""
-        return MessagePaths(
-            self.publishers, self.exchanges, self.bindings, self.queues, self.consumers
-        )
+        return MessagePaths(self)
 
     def _check_order(self, paths: MessagePaths) -> None:
         """Refuse queues in order unless every message reaches them: one kind, always passed on."""

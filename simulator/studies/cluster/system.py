@@ -110,10 +110,8 @@ class SimulatedCluster:
     def leave(self, client: str) -> None:
         """Let a client leave; a consumer finishes the messages it has."""
         role, queue = self.clients.pop(client)
-        if role == PRODUCER:
-            self.simulation.remove_publishers(client)
-        else:
-            self.simulation.remove_consumer(client)
+        simulation = self.simulation
+        (simulation.remove_publishers if role == PRODUCER else simulation.remove_consumer)(client)
         self._count_messages()
         self.cluster.leave(role, queue)
         self._forward()
