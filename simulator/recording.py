@@ -72,33 +72,23 @@ class Recording:
         tables = {kind: pa.Table.from_pylist(rows) for kind, rows in self._rows.items()}
         if not self._rows["chains"]:
             tables["chains"] = tables["types"].slice(0, 0)  # no rows, but the columns
-        made = []
+        paths = {kind: Path(folder) / f"{kind}.parquet" for kind in tables}
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
             for kind, table in tables.items():
-                path = Path(folder) / f"{kind}.parquet"
-                pq.write_table(table, path)
-                made.append(path)
+                pq.write_table(table, paths[kind])
         except OSError as error:
             raise InputError(f"cannot write metrics to {folder}: {error}.") from None
-        return made
+        return list(paths.values())
 
     def tables(self) -> list[Table]:
-        """Tables for a terminal, of the time since they were last asked for.
-
-        Queues, consumers and publishers; types of messages if they differ from the queues; what
-        consumers pass on; the broker if its work takes time; and what rules did.
-        """
+        """Tables for a terminal (:mod:`simulator.summary`), of the time since the last call."""
         from simulator.summary import tables
 
         return tables(self.simulation, self._since_tables.read())
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw publishers, queues and consumers over time.
-
-        Rates of publishers, the share of time they were blocked if any was, lengths of queues,
-        rates of consumers, messages in flight to them, how busy they are, and latencies.
-        """
+        """Draw publishers, queues and consumers over time, and latencies."""
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 

@@ -91,9 +91,8 @@ class Simulation:
         self._state = new_state(scenario, seed)
         paths = scenario.message_paths()
         self._types, self._kinds, self.chain_rows = paths.types, paths.kinds, paths.chain_rows
-        self._consumers: dict[str, tuple[Consumer, int]] = {
-            consumer.name: (consumer, row) for row, consumer in enumerate(scenario.consumers)
-        }
+        rows = enumerate(scenario.consumers)
+        self._consumers = {consumer.name: (consumer, row) for row, consumer in rows}
         self._publishers: dict[str, tuple[Publishers, list[int]]] = {}
         first = 0
         for group in scenario.publishers:

@@ -94,7 +94,11 @@ BROKER = [
 
 
 def tables(simulation: Simulation, metrics: Metrics) -> list[Table]:
-    """Queues, consumers and publishers, and the other tables if they add something."""
+    """Queues, consumers and publishers; then what adds something.
+
+    Types of messages if they differ from the queues, what consumers pass on, the broker if its work
+    takes time, and what rules did.
+    """
     queues, name, broker = metrics.queues, simulation.scenario.name, simulation.scenario.broker
     found = [
         _table("queue", queues, QUEUES, f"{name}: messages, ms"),

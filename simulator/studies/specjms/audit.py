@@ -60,10 +60,10 @@ def _rates(run: Run) -> Iterator[Finding]:
 
 def _counts(run: Run) -> Iterator[Finding]:
     for number in run.interactions:
-        rates = run.workload.expected.of_interaction(number)
-        counts = zip(("sent", "received"), run.counted(number), rates, strict=True)
-        for what, counted, rate in counts:
-            subject, wanted = f"interaction {number} {what}", rate * run.seconds
+        _, *expected = run.workload.expected_counts(number, run.seconds)
+        counts = zip(("sent", "received"), run.counted(number), expected, strict=True)
+        for what, counted, wanted in counts:
+            subject = f"interaction {number} {what}"
             yield _near("message count", subject, counted, wanted, COUNT_TOLERANCE, "")
 
 

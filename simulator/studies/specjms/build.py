@@ -136,6 +136,12 @@ class Workload:
     locations: Mapping[str, str]
     options: Mapping[str, Option]
 
+    def expected_counts(self, interaction: int, seconds: float) -> tuple[float, float, float]:
+        """Interactions started, their messages sent and received, in ``seconds`` at full rate."""
+        sent, received = self.expected.of_interaction(interaction)
+        starts = self.topology.starts[interaction - 1]
+        return starts * seconds, sent * seconds, received * seconds
+
 
 def workload(
     topology: Topology,
@@ -156,18 +162,16 @@ def queue_name(location: str, type_: str) -> str:
     return f"{location}.{base_type(type_)}"
 
 
+@dataclass
 class _Builder:
-    def __init__(
-        self,
-        topology: Topology,
-        phases: Phases,
-        deployment: Deployment,
-        pacing: str,
-        options: Mapping[str, Option],
-    ) -> None:
-        self.topology, self.phases, self.deployment = topology, phases, deployment
-        self.pacing, self.options = pacing, options
-        self.flow = Flow(topology)
+    topology: Topology
+    phases: Phases
+    deployment: Deployment
+    pacing: str
+    options: Mapping[str, Option]
+
+    def __post_init__(self) -> None:
+        self.flow = Flow(self.topology)
         self.answers: dict[tuple[str, str], list[Answer]] = {}
         for answer in self.flow.answers:
             self.answers.setdefault((answer.location, base_type(answer.on)), []).append(answer)

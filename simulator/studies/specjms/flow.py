@@ -122,12 +122,8 @@ class Flow:
             for office in self.headquarters if rate > 0 else ():
                 self.starts.append(Start(office, interaction, rate, type_, tuple(self.shops)))
 
-    def destinations(self) -> dict[tuple[str, str], list[str]]:
-        """The full types, by location and by the base type that it receives."""
-        found: dict[tuple[str, str], list[str]] = {}
-        for start in self.starts:
-            for to in start.to:
-                found.setdefault((to, base_type(start.type)), []).append(start.type)
-        for answer in self.answers:
-            found.setdefault((answer.to, base_type(answer.type)), []).append(answer.type)
-        return {key: sorted(set(types)) for key, types in found.items()}
+    def destinations(self) -> list[tuple[str, str]]:
+        """The locations with the base types that they receive, each once."""
+        found = [(to, base_type(start.type)) for start in self.starts for to in start.to]
+        found += [(answer.to, base_type(answer.type)) for answer in self.answers]
+        return list(dict.fromkeys(found))

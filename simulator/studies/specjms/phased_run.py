@@ -72,8 +72,7 @@ def run(
     phases, drivers = workload.phases, workload.drivers
     waiting = _waiting(simulation)
     whole, sent_before = Meter(simulation), simulation.sent
-    begin = phases.warm_up
-    advance(begin)
+    advance(phases.warm_up)
     measured, at_begin = Meter(simulation), simulation.sent
     advance(phases.end)
     metrics, at_end = measured.read(), simulation.sent

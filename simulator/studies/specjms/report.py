@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PERCENTILES = (50.0, 90.0, 99.0)
-COUNTED_COLUMNS = ("interaction", "started", "expected", "sent", "expected", "received", "expected")
-
+COUNTED = ("started", "sent", "received")
+COUNTED_COLUMNS = ("interaction", *(title for what in COUNTED for title in (what, "expected")))
 AUDITED_COLUMNS = ("rule", "subject", "measured", "allowed", "verdict")
 
 
@@ -36,19 +36,12 @@ def report(run: Run) -> dict[str, Any]:
 
 
 def _interaction(run: Run, number: int) -> dict[str, Any]:
-    sent, received = run.counted(number)
-    wanted = run.workload.expected.of_interaction(number)
-    return {
-        "interaction": number,
-        "started": run.started[number],
-        "started_expected": run.workload.topology.starts[number - 1] * run.seconds,
-        "sent": sent,
-        "sent_expected": wanted[0] * run.seconds,
-        "received": received,
-        "received_expected": wanted[1] * run.seconds,
-        "late": run.late[number],
-        "completion": _times(run.completions[number]),
-    }
+    row: dict[str, Any] = {"interaction": number}
+    counts = (run.started[number], *run.counted(number))
+    expected = run.workload.expected_counts(number, run.seconds)
+    for what, counted, wanted in zip(COUNTED, counts, expected, strict=True):
+        row |= {what: counted, f"{what}_expected": wanted}
+    return row | {"late": run.late[number], "completion": _times(run.completions[number])}
 
 
 def _times(latency: Latency) -> dict[str, float | int]:
@@ -65,7 +58,7 @@ def run_table(run: Run) -> Table:
     table = _table(f"{run.workload.scenario.name}, {run.seconds:g} s", columns)
     for row in (_interaction(run, number) for number in run.interactions):
         cells = [str(row["interaction"])]
-        for counted in ("started", "sent", "received"):
+        for counted in COUNTED:
             cells += [str(row[counted]), f"{row[f'{counted}_expected']:.1f}"]
         times = (f"{row['completion'][key]:.3f}" for key in ("mean", "p90"))
         table.add_row(*cells, f"{100 * row['late']:.1f}", *times)
