@@ -1,10 +1,10 @@
 """The Spark half: one grouped aggregation from transitions to statistics per group.
 
-What Spark does fastest is to add doubles, so that is what it is asked for: counts, sums and
-sums of products of ``(u, y, y_next)``. Sums about 0 are exact enough for most groups; which
-they are not is known from the sums themselves, and only the groups whose spread is small
-beside their mean are added up a second time, about that mean (``DIGITS_NEEDED``). A shift for
-every group from the start would need a pass to find it and a join for every row.
+Spark is fastest at adding doubles, so it only adds: counts, sums and sums of products of
+``(u, y, y_next)``. Sums about 0 are exact enough for most groups. The sums themselves show for
+which they are not: groups whose spread is small beside their mean. Only these are added up a
+second time, about that mean (``DIGITS_NEEDED``). A shift for every group from the start would need
+a pass to find it and a join for every row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The verdict on every group: its statistics become a model, or a reason why there is none.
 
-The arithmetic is done for all groups at once; only the verdicts are passed one by one.
+The arithmetic is done for all groups at once; only the verdicts are found one by one.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ STILL_SHARE_OF_SQUARES = 1e-24
 
 @dataclass(frozen=True)
 class Estimates:
-    """What least squares says, before anyone asks whether it means something.
+    """The estimates of least squares, before they are judged.
 
-    ``intervals`` are 95 % confidence intervals. Both they and the standard errors take the
-    residuals for independent of each other.
+    ``intervals`` are 95 % confidence intervals. Both they and the standard errors assume that the
+    residuals are independent of each other.
     """
 
     a: float
@@ -179,9 +179,9 @@ class _Fleet:
     def _range(self, train: Mask) -> tuple[Knees | None, Mask, Floats]:
         """The knees, which cells lie below them, and the top of each group's linear range.
 
-        Whether there is a knee, all rows decide. Where it is, the first half decides for the
-        second and the second for the first, so that the noise that moved the knee is not the
-        noise the fit is about; where a half shows no bend of its own, all rows decide again.
+        All rows decide whether there is a knee. The first half decides where it is for the second
+        half, and the second for the first, so that the fit does not use the noise that moved the
+        knee. If a half shows no bend of its own, all rows decide.
         """
         cells = self.cells
         everything = np.ones(len(cells), dtype=bool)

@@ -57,7 +57,7 @@ class Columns:
 
     @property
     def kept(self) -> dict[str, str]:
-        """The kept columns by the names they have on their way, which no other column has."""
+        """The kept columns by the names they have until they are written, unlike any other."""
         return {f"_kept_{place}": name for place, name in enumerate(dict.fromkeys(self.keep))}
 
     def found(self, given: Sequence[str], source: str) -> dict[str, str]:

@@ -34,8 +34,8 @@ LOOK_EVERY_SECONDS = 0.2
 """Seconds between looks at whether the query still runs."""
 
 FILES_REMEMBERED_FOR = "36500d"
-"""How long Spark's file source remembers a file. Its own week would pass over, without a word,
-a file that comes with an older date."""
+"""How long Spark's file source remembers a file. With its default of a week it would silently
+skip a file that has an older date."""
 
 
 @dataclass(frozen=True)
