@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Keep compiled Python files even where the environment says not to: without them every test worker
+# compiles all tests and modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test unit check bench clean
 
 help: ## show this list

@@ -127,7 +127,7 @@ class Peer:
 
     def size(self, kind: int) -> int:
         """The next size of a kind of message, in bytes."""
-        values = self.kinds[kind].size.values  # type: ignore[union-attr]
+        values = self.kinds[kind].message.size.values  # type: ignore[union-attr]
         assert values is not None
         self.sent[kind] += 1
         return round(values[(self.sent[kind] - 1) % len(values)])
@@ -166,7 +166,7 @@ class Peer:
         """Into one queue, by way of the disk if it is to be safe."""
         turn = self.works[queue].request(FOR_PUBLISHERS)
         yield from self.use_core(turn, self.broker.enqueue)
-        if kind.persistent and self.to_disk[queue]:
+        if kind.message.persistent and self.to_disk[queue]:
             yield self.disk.written(size)
         yield self.queues[queue].put((self.types[kind.type], size, sent))
 

@@ -1,10 +1,10 @@
 """The Spark half: one grouped aggregation from transitions to statistics per group.
 
-What Spark does fastest is to add doubles, so that is what it is asked for: counts, sums and
-sums of products of ``(u, y, y_next)``. Sums about 0 are exact enough for most groups; which
-they are not is known from the sums themselves, and only the groups whose spread is small
-beside their mean are added up a second time, about that mean (``DIGITS_NEEDED``). A shift for
-every group from the start would need a pass to find it and a join for every row.
+Spark is fastest at adding doubles, so it only adds: counts, sums and sums of products of
+``(u, y, y_next)``. Sums about 0 are exact enough for most groups. The sums themselves show for
+which they are not: groups whose spread is small beside their mean. Only these are added up a
+second time, about that mean (``DIGITS_NEEDED``). A shift for every group from the start would need
+a pass to find it and a join for every row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from identification.statistics import (
     Floats,
     Forgetting,
     Integers,
+    LinearRange,
     Mask,
+    Moments,
     floats,
     group_numbers,
     integers,
@@ -71,17 +73,16 @@ class Sorting:
     """Into which cells rows are sorted before they are added up.
 
     ``by`` are the columns whose values make a group. ``held_out`` is the share of rows kept to
-    test models: blocks of samples, or whole traces if ``split`` is "trace". ``bin_width``, in
-    messages, is how far apart prefetches count as different levels when the linear range is to
-    be found; None for one bin. Rows outside ``linear_range`` are only counted. ``forgetting``
-    lets older rows weigh less.
+    test models: blocks of samples, or whole traces if ``split`` is "trace". Rows outside
+    ``linear_range`` are only counted; where it is to be found, ``bin_width`` is how far apart, in
+    messages, prefetches count as different levels. ``forgetting`` lets older rows weigh less.
     """
 
     by: tuple[str, ...] = ("group",)
     held_out: float = 0.25
     split: Literal["time", "trace"] = "time"
-    bin_width: float | None = 1.0
-    linear_range: tuple[float, float] | None = None
+    bin_width: float = 1.0
+    linear_range: LinearRange = None
     forgetting: Forgetting | None = None
 
     def __post_init__(self) -> None:
@@ -96,12 +97,12 @@ class Sorting:
             )
         if self.split not in ("time", "trace"):
             raise InputError(f"split is {self.split!r}; give time or trace.")
-        if self.bin_width is not None:
-            above_zero("bin_width", self.bin_width)
+        above_zero("bin_width", self.bin_width)
 
-    def without_bins(self) -> Sorting:
-        """The same for a linear range that is given and need not be found."""
-        return replace(self, bin_width=None)
+    @property
+    def has_bins(self) -> bool:
+        """Whether rows are sorted by their prefetch, to find the linear range."""
+        return self.linear_range is None
 
 
 def cells_of(transitions: DataFrame, sorting: Sorting) -> Cells:
@@ -117,10 +118,11 @@ def cells_of(transitions: DataFrame, sorting: Sorting) -> Cells:
             f"there are rows without a {' or '.join(sorting.by)}; name the consumer in each."
         )
     cells = _cells(table, sorting.by, np.zeros((1, 3)), np.zeros(table.num_rows, dtype=np.int64))
-    blurred = _blurred(cells)
+    groups = _groups(cells)
+    blurred = _blurred(groups)
     if not blurred.any():
         return cells
-    shift = _means(cells)
+    shift = groups.mean
     shifts = _shift_table(cells, shift, blurred)
     spark = transitions.sparkSession
     near = transitions.join(F.broadcast(spark.createDataFrame(shifts)), list(sorting.by))
@@ -151,10 +153,7 @@ def _aggregate(transitions: DataFrame, sorting: Sorting, *, shifted: bool) -> Da
     )
     values = [F.col(name) for name in VARIABLES]
     if shifted:
-        values = [
-            value - F.col(SHIFT_PREFIX + name)
-            for value, name in zip(values, VARIABLES, strict=True)
-        ]
+        values = [F.col(name) - F.col(SHIFT_PREFIX + name) for name in VARIABLES]
     weight = F.col("weight") if sorting.forgetting is not None else None
     weighted = values if weight is None else [value * weight for value in values]
     sums = [F.sum(value).alias(f"sum_{i}") for i, value in enumerate(weighted)]
@@ -175,13 +174,13 @@ def _aggregate(transitions: DataFrame, sorting: Sorting, *, shifted: bool) -> Da
 def _cell(sorting: Sorting) -> Column:
     """The cell of a row as one number, ``4 * bin + part``: the fewer keys, the faster."""
     u = F.col("u")
-    kept = F.lit(0) if sorting.bin_width is None else F.rint(u / sorting.bin_width).cast("long")
+    kept = F.rint(u / sorting.bin_width).cast("long") if sorting.has_bins else F.lit(0)
     cell = (
         F.when(~_sound(sorting), 4 * UNSOUND + LEFT_OUT)
         .when(u < 0, 4 * BELOW_ZERO + LEFT_OUT)
         .when(~F.col("window_limited"), 4 * STARVED + LEFT_OUT)
     )
-    if sorting.linear_range is not None:
+    if isinstance(sorting.linear_range, tuple):
         low, high = sorting.linear_range
         cell = cell.when((u < low) | (u > high), 4 * OUTSIDE + LEFT_OUT)
     return cell.otherwise(4 * kept + _part(sorting)).cast("long")
@@ -197,7 +196,7 @@ def _sound(sorting: Sorting) -> Column:
         F.abs(F.col("y")) <= MOST_RATE,
         F.abs(F.col("y_next")) <= MOST_RATE,
     ]
-    if sorting.held_out or sorting.bin_width is not None:
+    if sorting.held_out or sorting.has_bins:
         conditions.append(F.col("sample").isNotNull())
     if sorting.forgetting is not None:
         conditions.append(_finite("time"))
@@ -221,7 +220,7 @@ def _part(sorting: Sorting) -> Column:
     else:
         is_held_out = F.floor((block + 1) * F.lit(share)) > held_before
         in_turn = block - held_before
-    half = F.lit(FIRST_HALF) if sorting.bin_width is None else F.pmod(in_turn, F.lit(2))
+    half = F.pmod(in_turn, F.lit(2)) if sorting.has_bins else F.lit(FIRST_HALF)
     return half if share == 0 else F.when(is_held_out, HELD_OUT).otherwise(half)
 
 
@@ -270,20 +269,18 @@ def _cells(table: pa.Table, by: Sequence[str], shift: Floats, shift_of: Integers
     return Cells(tuple(by), groups, group, part, code // 4, moments, *extremes)
 
 
-def _blurred(cells: Cells) -> Mask:
-    """The groups whose spread is so small beside their mean that sums about 0 lose its digits."""
+def _groups(cells: Cells) -> Moments:
+    """The moments of every group, over the rows that are not only counted."""
     fitted = cells.part != LEFT_OUT
-    groups = merged(cells.moments[fitted], cells.group[fitted], len(cells.groups))
+    return merged(cells.moments[fitted], cells.group[fitted], len(cells.groups))
+
+
+def _blurred(groups: Moments) -> Mask:
+    """The groups whose spread is so small beside their mean that sums about 0 lose its digits."""
     spread = np.einsum("nii->ni", groups.products)
     size = groups.weight[:, None] * groups.mean**2
     rounding = np.finfo(float).eps * np.sqrt(groups.rows)
     return np.asarray((size * rounding[:, None] > DIGITS_NEEDED * spread).any(axis=1))
-
-
-def _means(cells: Cells) -> Floats:
-    """The mean of every group, to be its shift."""
-    fitted = cells.part != LEFT_OUT
-    return merged(cells.moments[fitted], cells.group[fitted], len(cells.groups)).mean
 
 
 def _shift_table(cells: Cells, shift: Floats, chosen: Mask) -> pa.Table:

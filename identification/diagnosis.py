@@ -65,16 +65,16 @@ class Diagnosis:
 
     group: str
     rows: int
-    one_step_rmse: float
-    simulated_rmse: float
-    autocorrelation: float
-    ljung_box_p: float
-    order: int
-    delay: int
-    bic_gain: float
-    best_rmse: float
-    enough: bool
-    finding: str
+    one_step_rmse: float = math.nan
+    simulated_rmse: float = math.nan
+    autocorrelation: float = math.nan
+    ljung_box_p: float = math.nan
+    order: int = 1
+    delay: int = 0
+    bic_gain: float = math.nan
+    best_rmse: float = math.nan
+    enough: bool = True
+    finding: str = ""
 
 
 SCHEMA = ", ".join(
@@ -90,17 +90,11 @@ def diagnose(transitions: DataFrame, fits: Sequence[Fit]) -> list[Diagnosis]:
     Prefetches above a group's knee count as the knee: beyond it they change nothing.
     """
     by = list(fits[0].key)
-    chosen = pa.table(
-        {
-            **{name: [fit.key[name] for fit in fits] for name in by},
-            CEILING_COLUMN: [
-                fit.knee.prefetch if fit.knee is not None else math.inf for fit in fits
-            ],
-        }
-    )
-    rows = transitions.join(
-        F.broadcast(transitions.sparkSession.createDataFrame(chosen)), by
-    ).select(*by, "trace", "sample", "u", "y", "y_next", "window_limited", CEILING_COLUMN)
+    columns = {name: [fit.key[name] for fit in fits] for name in by}
+    columns[CEILING_COLUMN] = [fit.knee.prefetch if fit.knee else math.inf for fit in fits]
+    chosen = F.broadcast(transitions.sparkSession.createDataFrame(pa.table(columns)))
+    names = ("trace", "sample", "u", "y", "y_next", "window_limited", CEILING_COLUMN)
+    rows = transitions.join(chosen, by).select(*by, *names)
     found = rows.groupBy(*by).applyInPandas(_of_group, SCHEMA).toArrow().to_pylist()
     by_group = {row["group"]: Diagnosis(**row) for row in found}
     return [by_group[fit.group] for fit in fits if fit.group in by_group]
@@ -131,7 +125,11 @@ def diagnosis(
     lagged = _Lagged(trace, sample, u, y, sound)
     usable = np.flatnonzero(lagged.there)
     if len(usable) < FEWEST_ROWS:
-        return _undecided(group, len(usable))
+        finding = (
+            f"{len(usable)} rows have {MOST_ORDER + MOST_DELAY - 1} others right before them, "
+            f"{FEWEST_ROWS} are needed; record a longer trace."
+        )
+        return Diagnosis(group, len(usable), finding=finding)
     train = usable[: round(len(usable) * (1 - TEST_SHARE))]
     test = usable[len(train) :]
     candidates = {
@@ -146,12 +144,12 @@ def diagnosis(
         bic_gain > BIC_NEEDED and best.rmse < (1 - ERROR_SHARE_NEEDED) * first.rmse
     )
     neighbour, probability = ljung_box(first.residuals)
-    simulated = _simulated_rmse(first.theta, lagged, u, y, y_next, test)
     return Diagnosis(
         group=group,
         rows=len(usable),
+        finding=_finding(enough, order, delay, first.rmse, best.rmse, probability),
         one_step_rmse=first.rmse,
-        simulated_rmse=simulated,
+        simulated_rmse=_simulated_rmse(first.theta, lagged, u, y, y_next, test),
         autocorrelation=neighbour,
         ljung_box_p=probability,
         order=order,
@@ -159,26 +157,6 @@ def diagnosis(
         bic_gain=bic_gain,
         best_rmse=best.rmse,
         enough=enough,
-        finding=_finding(enough, order, delay, first.rmse, best.rmse, probability),
-    )
-
-
-def _undecided(group: str, rows: int) -> Diagnosis:
-    unknown = math.nan
-    return Diagnosis(
-        group=group,
-        rows=rows,
-        one_step_rmse=unknown,
-        simulated_rmse=unknown,
-        autocorrelation=unknown,
-        ljung_box_p=unknown,
-        order=1,
-        delay=0,
-        bic_gain=unknown,
-        best_rmse=unknown,
-        enough=True,
-        finding=f"{rows} rows have {MOST_ORDER + MOST_DELAY - 1} others right before them, "
-        f"{FEWEST_ROWS} are needed; record a longer trace.",
     )
 
 
@@ -195,13 +173,12 @@ class _Lagged:
 
     def __init__(self, trace: Any, sample: Integers, u: Floats, y: Floats, sound: Mask) -> None:
         self.u, self.y, self.sound = u, y, sound
-        most = MOST_ORDER + MOST_DELAY - 1
         follows = np.zeros(len(u), dtype=bool)
         follows[1:] = (trace[1:] == trace[:-1]) & (sample[1:] == sample[:-1] + 1)
         self.follows = follows & sound & np.roll(sound, 1)
         self.there = sound.copy()
         unbroken = sound.copy()
-        for _ in range(most):
+        for _ in range(MOST_ORDER + MOST_DELAY - 1):
             unbroken = np.roll(unbroken, 1) & self.follows
             self.there &= unbroken
 
@@ -221,12 +198,8 @@ def _candidate(
     rows, parameters = design.shape
     noise = max(float(residuals @ residuals) / rows, np.finfo(float).tiny)
     missed = y_next[test] - lagged.design(test, order, delay) @ theta
-    return _Candidate(
-        theta,
-        residuals,
-        rows * math.log(noise) + parameters * math.log(rows),
-        float(np.sqrt(np.mean(missed**2))),
-    )
+    bic = rows * math.log(noise) + parameters * math.log(rows)
+    return _Candidate(theta, residuals, bic, float(np.sqrt(np.mean(missed**2))))
 
 
 def _simulated_rmse(

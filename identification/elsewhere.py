@@ -1,8 +1,8 @@
 """A folder of any Hadoop file system (``hdfs://...``) that is replaced as a whole.
 
-The same as :mod:`controlmq.replacing` does on this machine, by way of Spark's own Java. There
-are no locks: the next run into the same folder clears up what a run that died left there, and two
-runs at once into one folder disturb each other.
+It does what :mod:`controlmq.replacing` does on this machine, through Spark's own Java. There are no
+locks: the next run into the same folder removes what a run that died left there, and two runs at
+the same time into one folder disturb each other.
 """
 
 from __future__ import annotations

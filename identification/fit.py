@@ -1,6 +1,6 @@
 """The verdict on every group: its statistics become a model, or a reason why there is none.
 
-The arithmetic is done for all groups at once; only the verdicts are passed one by one.
+The arithmetic is done for all groups at once; only the verdicts are found one by one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ from identification.statistics import (
     Y_NEXT,
     Cells,
     Floats,
+    LinearRange,
     Mask,
     Moments,
+    lowest,
     merged,
     total,
 )
-
-LinearRange: TypeAlias = tuple[float, float] | Literal["all"] | None
-"""Prefetch between which rows are fitted; None lets the knee of the curve decide."""
 
 Cause: TypeAlias = Literal[
     "unsound rows",
@@ -80,10 +79,10 @@ STILL_SHARE_OF_SQUARES = 1e-24
 
 @dataclass(frozen=True)
 class Estimates:
-    """What least squares says, before anyone asks whether it means something.
+    """The estimates of least squares, before they are judged.
 
-    ``intervals`` are 95 % confidence intervals. Both they and the standard errors take the
-    residuals for independent of each other.
+    ``intervals`` are 95 % confidence intervals. Both they and the standard errors assume that the
+    residuals are independent of each other.
     """
 
     a: float
@@ -180,9 +179,9 @@ class _Fleet:
     def _range(self, train: Mask) -> tuple[Knees | None, Mask, Floats]:
         """The knees, which cells lie below them, and the top of each group's linear range.
 
-        Whether there is a knee, all rows decide. Where it is, the first half decides for the
-        second and the second for the first, so that the noise that moved the knee is not the
-        noise the fit is about; where a half shows no bend of its own, all rows decide again.
+        All rows decide whether there is a knee. The first half decides where it is for the second
+        half, and the second for the first, so that the fit does not use the noise that moved the
+        knee. If a half shows no bend of its own, all rows decide.
         """
         cells = self.cells
         everything = np.ones(len(cells), dtype=bool)
@@ -298,27 +297,21 @@ class _Fleet:
         theta = self.solutions.theta[number]
         wide = self.half_widths[number]
         ends = zip((theta - wide).tolist(), (theta + wide).tolist(), strict=True)
+        errors = StandardErrors(*self.solutions.standard_errors[number].tolist())
         a, b, c = theta.tolist()
-        return Estimates(
-            a,
-            b,
-            c,
-            standard_errors=StandardErrors(*self.solutions.standard_errors[number].tolist()),
-            intervals=ConfidenceIntervals(*ends),
-        )
+        return Estimates(a, b, c, errors, ConfidenceIntervals(*ends))
 
     def _model(self, fit: Fit, number: int) -> ArxModel:
-        assert fit.estimates is not None
+        found = fit.estimates
+        assert found is not None
         assert fit.linear_range is not None
         return ArxModel(
-            a=fit.estimates.a,
-            b=fit.estimates.b,
-            c=fit.estimates.c,
+            *(found.a, found.b, found.c),
             interval=float(self.all_train.interval_mean[number]),
             linear_range=fit.linear_range,
-            standard_errors=fit.estimates.standard_errors,
+            standard_errors=found.standard_errors,
             quality=_quality(fit),
-            confidence_intervals=fit.estimates.intervals,
+            confidence_intervals=found.intervals,
         )
 
 
@@ -327,18 +320,11 @@ class _Extent:
 
     def __init__(self, cells: Cells, chosen: Mask) -> None:
         group, number = cells.group[chosen], len(cells.groups)
-
-        def extreme(of: np.ufunc, name: str, start: float) -> Floats:
-            found = np.full(number, start)
-            of.at(found, group, getattr(cells, name)[chosen])
-            return found
-
-        rows = cells.moments.rows[chosen]
-        self.rows = total(group, rows, number)
-        self.u_low = extreme(np.minimum, "u_low", np.inf)
-        self.u_high = extreme(np.maximum, "u_high", -np.inf)
-        self._interval_low = extreme(np.minimum, "interval_low", np.inf)
-        self._interval_high = extreme(np.maximum, "interval_high", -np.inf)
+        self.rows = total(group, cells.moments.rows[chosen], number)
+        self.u_low = lowest(group, cells.u_low[chosen], number)
+        self.u_high = -lowest(group, -cells.u_high[chosen], number)
+        self._interval_low = lowest(group, cells.interval_low[chosen], number)
+        self._interval_high = -lowest(group, -cells.interval_high[chosen], number)
         seconds = total(group, cells.interval_sum[chosen], number)
         self.interval_mean = seconds / np.maximum(self.rows, 1)
 
@@ -386,6 +372,5 @@ def _quality(fit: Fit) -> FitQuality | None:
     train, test = fit.train, fit.test
     if train is None:
         return None
-    if test is None:
-        return FitQuality(train.r2, None, train.rmse, None, train.rows, 0)
-    return FitQuality(train.r2, test.r2, train.rmse, test.rmse, train.rows, test.rows)
+    r2, rmse, rows = (test.r2, test.rmse, test.rows) if test is not None else (None, None, 0)
+    return FitQuality(train.r2, r2, train.rmse, rmse, train.rows, rows)

@@ -111,10 +111,8 @@ def _write(
     transitions = _transitions(samples.where(F.col("copy") == 1), there, columns, interval, gap)
     transitions.write.parquet(out, mode="append")
 
-    found = {
-        row["reason"]: row["count"]
-        for row in _written(spark, quarantine).groupBy("reason").count().collect()
-    }
+    counts = _written(spark, quarantine).groupBy("reason").count().collect()
+    found = {row["reason"]: row["count"] for row in counts}
     made = _written(spark, out).count()
     total = everything.count()
     traces = good.select("group", "trace").distinct().count()

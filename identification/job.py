@@ -14,9 +14,9 @@ from identification.aggregation import Sorting, cells_of
 from identification.curves import Curve, curves_of
 from identification.diagnosis import Diagnosis, diagnose
 from identification.failures import in_a_sentence
-from identification.fit import Fit, LinearRange, fit_groups
+from identification.fit import Fit, fit_groups
 from identification.reading import read_traces
-from identification.statistics import Cells, Forgetting
+from identification.statistics import Cells, Forgetting, LinearRange
 
 
 def identify(
@@ -44,16 +44,7 @@ def identify(
     that cannot be used raises :class:`~controlmq.errors.InputError`.
     """
     checked = checked_range(linear_range)
-    sorting = Sorting(
-        by=tuple(by),
-        held_out=held_out,
-        split=split,
-        bin_width=bin_width,
-        linear_range=checked if isinstance(checked, tuple) else None,
-        forgetting=forgetting,
-    )
-    if checked is not None:
-        sorting = sorting.without_bins()
+    sorting = Sorting(tuple(by), held_out, split, bin_width, checked, forgetting)
     return fit_groups(_read_cells(spark, path, sorting), offset=offset, linear_range=checked)
 
 

@@ -8,7 +8,7 @@ holds, above it more prefetch brings nothing. All curves of a fleet are searched
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -98,13 +98,7 @@ class Knees:
         """The knee of one curve, or None."""
         if not self.found[curve]:
             return None
-        return Knee(
-            float(self.prefetch[curve]),
-            float(self.standard_error[curve]),
-            float(self.rate[curve]),
-            float(self.slope_below[curve]),
-            float(self.slope_above[curve]),
-        )
+        return Knee(*(float(getattr(self, each.name)[curve]) for each in fields(Knee)))
 
 
 def find_knees(curves: Curves) -> Knees:
@@ -165,16 +159,10 @@ def _search(u: Floats, rate: Floats, weight: Floats) -> tuple[Mask, Floats]:
     believed = (straight - broken) / 2 * (levels - 4) >= BEND_F_RATIO * broken
     found = curved & believed & (below > 0) & (above <= SLOPE_SHARE_ABOVE_KNEE * below)
     error = _place_error(x, weight, at, bend[:, 0], broken / np.maximum(levels - 4, 1))
+    place, rate_there = u[:, 0] + at[:, 0] * width[:, 0], (middle + start + slope * at)[:, 0]
     per_message = 1 / width[:, 0]
-    return found, np.stack(
-        [
-            u[:, 0] + at[:, 0] * width[:, 0],
-            error * width[:, 0],
-            (middle + start + slope * at)[:, 0],
-            below * per_message,
-            above * per_message,
-        ]
-    )
+    slopes = below * per_message, above * per_message
+    return found, np.stack([place, error * width[:, 0], rate_there, *slopes])
 
 
 def _best_place(x: Floats, r: Floats, weight: Floats) -> Floats:

@@ -23,10 +23,10 @@ from identification.statistics import Y_NEXT, Floats, Mask, Moments, U, Y
 
 @dataclass(frozen=True, eq=False)
 class Solutions:
-    """What least squares says, before anyone asks whether it means something.
+    """The estimates of least squares, before they are judged.
 
     ``theta`` and ``standard_errors`` hold a, b and c in columns, NaN where the rows do not
-    determine them (``determined`` is False). The standard errors take the residuals for
+    determine them (``determined`` is False). The standard errors assume that the residuals are
     independent of each other. ``free_rows`` are the degrees of freedom left over.
     """
 
@@ -106,7 +106,7 @@ def solve(moments: Moments, *, offset: bool) -> Solutions:
 
 
 def agreement(moments: Moments, theta: Floats) -> Agreements:
-    """How well ``theta`` explains the rows, be they fitted or not."""
+    """How well ``theta`` explains the rows, whether they were fitted or not."""
     total = moments.products[:, Y_NEXT, Y_NEXT]
     there = (moments.weight > 0) & (total > 0)
     squares = np.where(there, squared_residuals(moments, theta), np.nan)

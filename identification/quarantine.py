@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
@@ -12,35 +12,18 @@ from controlmq.checks import MOST_PREFETCH
 from identification.aggregation import MOST_RATE
 from identification.raw import MALFORMED, NAMES
 
-REASONS = (
-    "malformed line",
-    "missing value",
-    "not a number",
-    "NaN or infinite",
-    "negative rate",
-    "rate beyond any real one",
-    "prefetch out of range",
-    "bad timestamp",
-    "bad sample number",
-    "bad interval",
-    "not true or false",
-    "duplicate sample",
-)
-"""Why a sample may be put in quarantine."""
-
 NUMBERS = ("sample", "interval", "prefetch", "rate")
 
+UNPARSED = {
+    **dict.fromkeys(NUMBERS, "not a number"),
+    "time": "bad timestamp",
+    "window_limited": "not true or false",
+}
+"""The reason against a value that cannot be parsed, by its column."""
 
-@dataclass(frozen=True)
-class Reason:
-    """A reason, the column it is about, and when it holds."""
 
-    what: str
-    column: str
-    holds: Column
-
-    def __post_init__(self) -> None:
-        assert self.what in REASONS
+Reason: TypeAlias = tuple[str, str, Column]
+"""A reason, the column it is about, and when it holds."""
 
 
 def judged(raw: DataFrame, there: Collection[str]) -> DataFrame:
@@ -52,10 +35,10 @@ def judged(raw: DataFrame, there: Collection[str]) -> DataFrame:
     parsed = raw.select("*", F.struct(*_parsed(there)).alias("parsed"))
     what = F.lit(None).cast("string")
     column = F.lit(None).cast("string")
-    for reason in reversed(_reasons(there)):
-        holds = F.coalesce(reason.holds, F.lit(False))
-        what = F.when(holds, reason.what).otherwise(what)
-        column = F.when(holds, reason.column).otherwise(column)
+    for reason, about, condition in reversed(_reasons(there)):
+        holds = F.coalesce(condition, F.lit(False))
+        what = F.when(holds, reason).otherwise(what)
+        column = F.when(holds, about).otherwise(column)
     return parsed.select("*", what.alias("reason"), column.alias("column"))
 
 
@@ -75,34 +58,24 @@ def _parsed(there: Collection[str]) -> list[Column]:
 
 def _reasons(there: Collection[str]) -> list[Reason]:
     """All reasons, the first that holds first."""
-    reasons = [Reason("malformed line", "", F.col(MALFORMED).isNotNull())]
+    reasons: list[Reason] = [("malformed line", "", F.col(MALFORMED).isNotNull())]
     present = [name for name in NAMES if name in there]
-    reasons += [
-        Reason("missing value", name, F.coalesce(F.trim(name) == "", F.lit(True)))
-        for name in present
-    ]
+    empty = {name: F.coalesce(F.trim(name) == "", F.lit(True)) for name in present}
+    reasons += [("missing value", name, missing) for name, missing in empty.items()]
     for name in present:
         value = F.col(f"parsed.{name}")
-        if name in NUMBERS:
-            reasons.append(Reason("not a number", name, value.isNull()))
-        elif name == "time":
-            reasons.append(Reason("bad timestamp", name, value.isNull()))
-        elif name == "window_limited":
-            reasons.append(Reason("not true or false", name, value.isNull()))
+        if name in UNPARSED:
+            reasons.append((UNPARSED[name], name, value.isNull()))
         if name in (*NUMBERS, "time"):
-            infinite = ~(F.abs(value) < F.lit(float("inf")))
-            reasons.append(Reason("NaN or infinite", name, infinite))
+            reasons.append(("NaN or infinite", name, ~(F.abs(value) < F.lit(float("inf")))))
     prefetch, rate = F.col("parsed.prefetch"), F.col("parsed.rate")
     sample, interval = F.col("parsed.sample"), F.col("parsed.interval")
+    whole = (sample >= 0) & (sample <= 2**53) & (sample == F.floor(sample))
     return [
         *reasons,
-        Reason("negative rate", "rate", rate < 0),
-        Reason("rate beyond any real one", "rate", rate > MOST_RATE),
-        Reason("prefetch out of range", "prefetch", (prefetch < 0) | (prefetch > MOST_PREFETCH)),
-        Reason(
-            "bad sample number",
-            "sample",
-            (sample < 0) | (sample > 2**53) | (sample != F.floor(sample)),
-        ),
-        Reason("bad interval", "interval", interval <= 0),
+        ("negative rate", "rate", rate < 0),
+        ("rate beyond any real one", "rate", rate > MOST_RATE),
+        ("prefetch out of range", "prefetch", (prefetch < 0) | (prefetch > MOST_PREFETCH)),
+        ("bad sample number", "sample", ~whole),
+        ("bad interval", "interval", interval <= 0),
     ]

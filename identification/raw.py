@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name the PySpark docs use)
@@ -29,6 +30,8 @@ NAMES = ("group", "trace", "sample", "time", "interval", "prefetch", "rate", "wi
 
 MALFORMED = "_malformed"
 """The text of a line that is no record, null for all others."""
+
+KEEP_MALFORMED: dict[str, Any] = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Columns:
 
     @property
     def kept(self) -> dict[str, str]:
-        """The kept columns by the names they have on their way, which no other column has."""
+        """The kept columns by the names they have until they are written, unlike any other."""
         return {f"_kept_{place}": name for place, name in enumerate(dict.fromkeys(self.keep))}
 
     def found(self, given: Sequence[str], source: str) -> dict[str, str]:
@@ -142,19 +145,13 @@ def _read(spark: SparkSession, kind: str, files: list[str], columns: Columns) ->
         given = spark.read.csv(files[:1], header=True).columns
         # Column pruning would pass over lines with too few or too many fields.
         reader = spark.read.schema(_strings(given)).option("columnPruning", False)
-        raw = reader.csv(
-            files,
-            header=True,
-            enforceSchema=False,
-            mode="PERMISSIVE",
-            columnNameOfCorruptRecord=MALFORMED,
-        )
+        raw = reader.csv(files, header=True, enforceSchema=False, **KEEP_MALFORMED)
     else:
         # Where keys come and go from line to line, the first lines need not have them all.
         given = spark.read.option("primitivesAsString", True).json(files).columns
         given = [name for name in given if name != "_corrupt_record"]
         reader = spark.read.schema(_strings(given))
-        raw = reader.json(files, mode="PERMISSIVE", columnNameOfCorruptRecord=MALFORMED)
+        raw = reader.json(files, **KEEP_MALFORMED)
     there = columns.found(given, source)
     rows = raw.select(
         *(F.col(f"`{column}`").cast("string").alias(name) for name, column in there.items()),

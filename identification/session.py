@@ -29,13 +29,13 @@ from controlmq.errors import ControlmqError, InputError
 JAVA_HINT = "install openjdk-17-jre-headless (Debian's name) or set JAVA_HOME to a Java 17"
 
 MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://.+|k8s://.+|yarn")
-"""What Spark takes; its own refusal is a page long."""
+"""The masters that Spark accepts; its own error message is a page long."""
 
 REMOTE = re.compile(r"sc://([^:/;]+)(?::(\d+))?([/;].*)?$")
 STANDALONE = re.compile(r"spark://([^:/,]+):(\d+)$")
 CONNECT_PORT = 15002
 THROWN = re.compile(r"SparkException: (.+\.)$", re.MULTILINE)
-"""A sentence of Spark's own for why it does not start."""
+"""Spark's own sentence on why it does not start."""
 
 REACH_SECONDS = 5.0
 """How long a master or server may take to accept a connection."""
@@ -69,7 +69,7 @@ def session(
                 _ship_code(spark, Path(folder))
             yield spark
         finally:
-            # Of a Java that was interrupted before it could be stopped.
+            # A Java that was interrupted before it could be stopped warns.
             with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
                 spark.stop()
 
@@ -195,7 +195,7 @@ def _start(master: str, progress: bool) -> SparkSession:
             first = said.partition("\n")[0].strip() or "it gave no reason"
             raise InputError(f"Spark did not start ({first}); {JAVA_HINT} or newer.") from None
         except Py4JError:
-            # What Java says of a master that hangs up is about its own undoing.
+            # If a master hangs up, Java reports only its own shutdown.
             raise InputError(
                 f"Spark did not start on {master}; see that what answers there is a master of "
                 f"Spark {pyspark.__version__}."
@@ -213,6 +213,6 @@ def _find_java() -> None:
 
 
 def _said(chatter: IO[str]) -> str:
-    """What Java said; Spark's scripts stumble over its first line in those below."""
+    """What Java wrote; the lines after the first are errors that follow from it."""
     chatter.seek(0)
     return chatter.read().strip()

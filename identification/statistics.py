@@ -24,8 +24,8 @@ factor f: multiply weight and products by f, weight2 by f squared, and leave the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,9 @@ from controlmq.checks import above_zero, finite
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+LinearRange: TypeAlias = tuple[float, float] | Literal["all"] | None
+"""Prefetch between which rows are fitted; None lets the knee of the curve decide."""
 
 VARIABLES = ("u", "y", "y_next")
 U, Y, Y_NEXT = 0, 1, 2
@@ -94,13 +97,12 @@ class Moments:
         return len(self.rows)
 
     def __getitem__(self, chosen: Mask | Integers | slice) -> Moments:
-        return Moments(
-            self.rows[chosen],
-            self.weight[chosen],
-            self.weight2[chosen],
-            self.mean[chosen],
-            self.products[chosen],
-        )
+        return Moments(*(values[chosen] for values in self.arrays))
+
+    @property
+    def arrays(self) -> list[Any]:
+        """The arrays, in the order of the fields."""
+        return [getattr(self, each.name) for each in fields(self)]
 
     @property
     def raw_products(self) -> Floats:
@@ -151,6 +153,13 @@ def total(into: Integers, values: Floats | Integers, count: int) -> Floats:
     return np.bincount(into, weights=values, minlength=count).astype(np.float64, copy=False)
 
 
+def lowest(into: Integers, values: Floats, count: int) -> Floats:
+    """``count`` minima, infinite where there is no value; value k belongs to ``into[k]``."""
+    found = np.full(count, np.inf)
+    np.minimum.at(found, into, values)
+    return found
+
+
 def merged(parts: Moments, into: Integers, count: int) -> Moments:
     """The moments of ``count`` unions; part k belongs to union ``into[k]``."""
     weight = total(into, parts.weight, count)
@@ -173,6 +182,8 @@ def merged(parts: Moments, into: Integers, count: int) -> Moments:
 
 EXTREMES = ("u_low", "u_high", "interval_sum", "interval_low", "interval_high")
 """What is known of a cell beside its moments."""
+
+CELL_ARRAYS = ("group", "part", "bin", *EXTREMES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,12 +214,17 @@ class Cells:
 
     def only(self, chosen: Mask) -> Cells:
         """The chosen cells; the groups stay as they are."""
-        arrays = {name: getattr(self, name)[chosen] for name in ("group", "part", "bin", *EXTREMES)}
+        arrays = {name: getattr(self, name)[chosen] for name in CELL_ARRAYS}
         return replace(self, moments=self.moments[chosen], **arrays)
 
     def beside(self, other: Cells) -> Cells:
         """These cells and others of the same groups, none of which is in both."""
-        return _concatenated([self, other])
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in CELL_ARRAYS
+        }
+        both = zip(self.moments.arrays, other.moments.arrays, strict=True)
+        return replace(self, moments=Moments(*map(np.concatenate, both)), **arrays)
 
     def scaled(self, factor: float) -> Cells:
         """The same rows with every weight multiplied: how statistics age."""
@@ -234,23 +250,17 @@ class Cells:
         """One cell where there were several of the same group, part and bin."""
         (group, part, bins), into = distinct(self.group, self.part, self.bin)
         count = len(group)
-
-        def extreme(of: np.ufunc, values: Floats, start: float) -> Floats:
-            found = np.full(count, start)
-            of.at(found, into, values)
-            return found
-
         return replace(
             self,
             group=group,
             part=part,
             bin=bins,
             moments=merged(self.moments, into, count),
-            u_low=extreme(np.minimum, self.u_low, np.inf),
-            u_high=extreme(np.maximum, self.u_high, -np.inf),
+            u_low=lowest(into, self.u_low, count),
+            u_high=-lowest(into, -self.u_high, count),
             interval_sum=total(into, self.interval_sum, count),
-            interval_low=extreme(np.minimum, self.interval_low, np.inf),
-            interval_high=extreme(np.maximum, self.interval_high, -np.inf),
+            interval_low=lowest(into, self.interval_low, count),
+            interval_high=-lowest(into, -self.interval_high, count),
         )
 
     def to_arrow(self) -> pa.Table:
@@ -260,17 +270,13 @@ class Cells:
             for i, name in enumerate(self.by)
         }
         moments = self.moments
-        for name in ("part", "bin"):
-            columns[name] = getattr(self, name)
-        for name in ("rows", "weight", "weight2"):
-            columns[name] = getattr(moments, name)
+        columns |= {name: getattr(self, name) for name in ("part", "bin")}
+        columns |= {name: getattr(moments, name) for name in ("rows", "weight", "weight2")}
         for i, name in enumerate(VARIABLES):
             columns[f"mean_{name}"] = moments.mean[:, i]
         for i, j in PAIRS:
             columns[product_name(i, j)] = moments.products[:, i, j]
-        for name in EXTREMES:
-            columns[name] = getattr(self, name)
-        return pa.table(columns)
+        return pa.table(columns | {name: getattr(self, name) for name in EXTREMES})
 
     @classmethod
     def from_arrow(cls, table: pa.Table, by: Sequence[str]) -> Cells:
@@ -333,19 +339,3 @@ def group_numbers(table: pa.Table, by: Sequence[str]) -> tuple[list[tuple[Any, .
     rank = np.empty(len(keys), dtype=np.int64)
     rank[order] = np.arange(len(keys))
     return [keys[i] for i in order], rank[number]
-
-
-def _concatenated(tables: Sequence[Cells]) -> Cells:
-    def joined(name: str) -> Any:
-        return np.concatenate([getattr(table, name) for table in tables])
-
-    def joined_moments(name: str) -> Any:
-        return np.concatenate([getattr(table.moments, name) for table in tables])
-
-    return replace(
-        tables[0],
-        **{name: joined(name) for name in ("group", "part", "bin", *EXTREMES)},
-        moments=Moments(
-            *(joined_moments(name) for name in ("rows", "weight", "weight2", "mean", "products"))
-        ),
-    )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from simulator.simulation import ConsumerTotals, Simulation
 
 
+PUBLISHED = ("published", "late", "confirmed", "refused", "confirm_time")
+
+
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
     """Copies of all counters at an instant."""
@@ -32,7 +35,7 @@ class _Snapshot:
     lengths: npt.NDArray[Any]  # integral of each length over time
     totals: dict[str, ConsumerTotals]
     consumers: Any
-    publishers: dict[str, tuple[int, int, int, int, float, float]]
+    publishers: dict[str, npt.NDArray[Any]]  # sums of PUBLISHED, and the time blocked
     latencies: Any
     bins: Any
 
@@ -93,15 +96,13 @@ class Meter:
         self, index: int, name: str, before: _Snapshot, after: _Snapshot, interval: float
     ) -> ConsumerMetrics:
         new, row = after.totals[name], after.consumers[index]
-        old, was = before.totals.get(name), None
-        if old is not None:
-            was = before.consumers[index]
+        old = before.totals.get(name)  # None if it has joined since
 
         def grew(key: str) -> float:
             return float(getattr(new, key) - (0 if old is None else getattr(old, key)))
 
         def counted(key: str) -> int:
-            return int(row[key]) - (0 if was is None else int(was[key]))
+            return int(row[key]) - (0 if old is None else int(before.consumers[index][key]))
 
         return ConsumerMetrics(
             prefetch=float(row["wanted_prefetch"]),
@@ -119,11 +120,8 @@ class Meter:
     def _publishers(
         self, name: str, before: _Snapshot, after: _Snapshot, interval: float
     ) -> PublisherMetrics:
-        new = after.publishers[name]
-        old = before.publishers.get(name, (0, 0, 0, 0, 0.0, 0.0))
-        sent, late, confirmed, refused, waited, blocked = (
-            a - b for a, b in zip(new, old, strict=True)
-        )
+        grown = after.publishers[name] - before.publishers.get(name, 0.0)
+        sent, late, confirmed, refused, waited, blocked = grown.tolist()
         count = len(self.simulation.publisher_rows(name))
         return PublisherMetrics(
             publish_rate=_per(sent, interval),
@@ -143,14 +141,7 @@ class Meter:
         for name in simulation.publishers:
             rows = simulation.publisher_rows(name)
             waits = rows["blocked_time"] + np.where(rows["blocked"], now - rows["since"], 0.0)
-            publishers[name] = (
-                int(rows["published"].sum()),
-                int(rows["late"].sum()),
-                int(rows["confirmed"].sum()),
-                int(rows["refused"].sum()),
-                float(rows["confirm_time"].sum()),
-                float(waits.sum()),
-            )
+            publishers[name] = np.array([*(rows[key].sum() for key in PUBLISHED), waits.sum()])
         return _Snapshot(
             time=now,
             clock=state.clock[0].copy(),

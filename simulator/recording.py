@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from controlmq.checks import above_zero
 from controlmq.errors import InputError
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from simulator.simulation import Simulation
 
 KINDS = ("queues", "consumers", "publishers", "types", "chains", "broker")
+
+Rows: TypeAlias = list[dict[str, Any]]
+"""Readings of one kind, or of one entity, in order."""
 
 LEGEND_COLUMN_NAMES, MOST_LEGEND_NAMES = 8, 12
 """Names that fit in one column beside a panel, and the most lines for which there is a legend."""
@@ -35,7 +38,7 @@ class Recording:
         self.simulation = simulation
         self.interval = above_zero("interval", interval)
         self._readings = 0
-        self._rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+        self._rows: dict[str, Rows] = {kind: [] for kind in KINDS}
         self._meter = Meter(simulation)
         self._since_tables = Meter(simulation)
         self._start = simulation.now
@@ -51,7 +54,7 @@ class Recording:
             self._readings += 1
         self.simulation.run_until(time)
 
-    def rows(self, kind: str) -> list[dict[str, Any]]:
+    def rows(self, kind: str) -> Rows:
         """Readings of one kind, in order.
 
         Kinds are "queues", "consumers", "publishers", "types" (of messages), "chains" (types that
@@ -69,33 +72,23 @@ class Recording:
         tables = {kind: pa.Table.from_pylist(rows) for kind, rows in self._rows.items()}
         if not self._rows["chains"]:
             tables["chains"] = tables["types"].slice(0, 0)  # no rows, but the columns
-        made = []
+        paths = {kind: Path(folder) / f"{kind}.parquet" for kind in tables}
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
             for kind, table in tables.items():
-                path = Path(folder) / f"{kind}.parquet"
-                pq.write_table(table, path)
-                made.append(path)
+                pq.write_table(table, paths[kind])
         except OSError as error:
             raise InputError(f"cannot write metrics to {folder}: {error}.") from None
-        return made
+        return list(paths.values())
 
     def tables(self) -> list[Table]:
-        """Tables for a terminal, of the time since they were last asked for.
-
-        Queues, consumers and publishers; types of messages if they differ from the queues; what
-        consumers pass on; the broker if its work takes time; and what rules did.
-        """
+        """Tables for a terminal (:mod:`simulator.summary`), of the time since the last call."""
         from simulator.summary import tables
 
         return tables(self.simulation, self._since_tables.read())
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw publishers, queues and consumers over time.
-
-        Rates of publishers, the share of time they were blocked if any was, lengths of queues,
-        rates of consumers, messages in flight to them, how busy they are, and latencies.
-        """
+        """Draw publishers, queues and consumers over time, and latencies."""
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
@@ -107,11 +100,11 @@ class Recording:
         figure.suptitle(self.simulation.scenario.name)
         _panel(next(axes), publishers, "publish_rate", "published (msg/s)", legend=True)
         if blocked:
-            _panel(next(axes), publishers, "blocked", "blocked (%)", scale=100, legend=True)
+            _panel(next(axes), publishers, "blocked", "blocked (%)", 100, legend=True)
         _panel(next(axes), queues, "length", "messages waiting", legend=True)
         _panel(next(axes), consumers, "arrival_rate", "arrivals (msg/s)", legend=True)
-        _panel(next(axes), consumers, "in_flight", "in flight")
-        _panel(next(axes), consumers, "utilisation", "busy (%)", scale=100)
+        _panel(next(axes), consumers, "in_flight", "in flight", legend=False)
+        _panel(next(axes), consumers, "utilisation", "busy (%)", 100, legend=False)
         latencies = next(axes)
         for rows in queues.values():
             median = _line(latencies, rows, "p50")
@@ -127,22 +120,16 @@ class Recording:
                 f"cannot draw to {path}: {error}; give a .svg, .png or .pdf."
             ) from None
 
-    def _series(self, kind: str) -> dict[str, list[dict[str, Any]]]:
+    def _series(self, kind: str) -> dict[str, Rows]:
         """The rows of each entity by its name, in the order in which they joined."""
-        series: dict[str, list[dict[str, Any]]] = {}
+        series: dict[str, Rows] = {}
         for row in self._rows[kind]:
             series.setdefault(row["name"], []).append(row)
         return series
 
 
 def _panel(
-    axes: Axes,
-    series: dict[str, list[dict[str, Any]]],
-    key: str,
-    label: str,
-    *,
-    scale: float = 1.0,
-    legend: bool = False,
+    axes: Axes, series: dict[str, Rows], key: str, label: str, scale: float = 1.0, *, legend: bool
 ) -> None:
     for name, rows in series.items():
         _line(axes, rows, key, scale=scale, label=name)
@@ -153,9 +140,7 @@ def _panel(
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", ncols=columns)
 
 
-def _line(
-    axes: Axes, rows: list[dict[str, Any]], key: str, *, scale: float = 1.0, **style: Any
-) -> Any:
+def _line(axes: Axes, rows: Rows, key: str, *, scale: float = 1.0, **style: Any) -> Any:
     times, values = [row["time"] for row in rows], [scale * row[key] for row in rows]
     return axes.plot(times, values, **style)[0]
 
@@ -169,11 +154,8 @@ def _rows(reading: Metrics, kind: str) -> Iterator[dict[str, Any]]:
         latency = entity if isinstance(entity, Latency) else getattr(entity, "latency", None)
         row: dict[str, Any] = {**when, "name": name}
         if entity is not latency:
-            row |= {
-                each.name: getattr(entity, each.name)
-                for each in fields(entity)
-                if each.name != "latency"
-            }
+            names = (each.name for each in fields(entity))
+            row |= {key: getattr(entity, key) for key in names if key != "latency"}
         if latency is not None:
             row["count"], row["mean"] = latency.count, latency.mean
             row |= {name: latency.percentile(percent) for name, percent in PERCENTILES.items()}

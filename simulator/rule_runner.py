@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -37,7 +36,7 @@ class RuleRunner:
 
 
 class _Watch:
-    """One rule: since when its condition holds, and its changes that take effect later."""
+    """One rule: since when its condition holds, and when its next change takes effect."""
 
     def __init__(self, simulation: Simulation, rule: Rule) -> None:
         from simulator.meter import Meter
@@ -46,68 +45,66 @@ class _Watch:
         self.rule = rule
         self.evaluations = 0
         self.held_since = math.nan
-        self.pending: list[float] = []
+        self.due = math.inf
         self.meter = Meter(simulation)
         self.overhead = {each.name: each.overhead for each in simulation.scenario.consumers}
 
     @property
+    def next_evaluation(self) -> float:
+        return (self.evaluations + 1) * self.rule.every
+
+    @property
     def next_stop(self) -> float:
-        evaluation = (self.evaluations + 1) * self.rule.every
-        return min(evaluation, self.pending[0]) if self.pending else evaluation
+        return min(self.next_evaluation, self.due)
 
     def act(self) -> bool:
         """Evaluate the rule and make changes, as far as due; returns whether anything changed."""
         now = self.simulation.now
-        changed = False
-        while self.pending and self.pending[0] <= now:
-            heapq.heappop(self.pending)
-            changed = self._change() or changed
-        if (self.evaluations + 1) * self.rule.every <= now:
+        changed = self._change_if_due(now)
+        if self.next_evaluation <= now:
             self.evaluations += 1
             self._evaluate(now)
-            if self.pending and self.pending[0] <= now:
-                heapq.heappop(self.pending)
-                changed = self._change() or changed
+            changed = self._change_if_due(now) or changed
         return changed
 
     def _evaluate(self, now: float) -> None:
         value = self._reading(self.meter.read())
-        if self.pending or not self.rule.holds(value):
+        if self.due < math.inf or not self.rule.holds(value):
             self.held_since = math.nan
             return
         if math.isnan(self.held_since):
             self.held_since = now
         if now - self.held_since >= self.rule.hold:
             self.held_since = math.nan
-            heapq.heappush(self.pending, now + self.rule.takes)
+            self.due = now + self.rule.takes
 
-    def _change(self) -> bool:
+    def _change_if_due(self, now: float) -> bool:
+        """Make the change if it is due; returns whether anything changed."""
+        if self.due > now:
+            return False
+        self.due = math.inf
         rule, simulation = self.rule, self.simulation
         of_consumers = rule.action in CONSUMER_ACTIONS
         there = (simulation.active if of_consumers else simulation.active_publishers)(rule.target)
-        if rule.action in ("add-consumer", "add-publishers"):
+        if rule.action.startswith("add-"):
             if rule.at_most is not None and len(there) >= rule.at_most:
                 return False
-            if rule.action == "add-consumer":
-                simulation.add_consumer(rule.target)
-            else:
-                simulation.add_publishers(rule.target)
-        elif rule.action in ("remove-consumer", "remove-publishers"):
+            add = simulation.add_consumer if of_consumers else simulation.add_publishers
+            add(rule.target)
+        elif rule.action.startswith("remove-"):
             if len(there) <= rule.at_least:
                 return False
-            if rule.action == "remove-consumer":
-                simulation.remove_consumer(there[-1])
-            else:
-                simulation.remove_publishers(there[-1])
+            remove = simulation.remove_consumer if of_consumers else simulation.remove_publishers
+            remove(there[-1])
         else:
             assert rule.value is not None
             for name in there:
-                if rule.action == "set-prefetch":
-                    simulation.set_prefetch(name, rule.value)
-                elif rule.action == "set-service-time":
-                    simulation.set_service_time(name, rule.value)
-                else:
+                if rule.action == "set-publish-rate":
                     simulation.set_publish_rate(rule.value, name)
+                elif rule.action == "set-prefetch":
+                    simulation.set_prefetch(name, rule.value)
+                else:
+                    simulation.set_service_time(name, rule.value)
         return True
 
     def _reading(self, metrics: Metrics) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,8 @@ class Simulation:
         self._state = new_state(scenario, seed)
         paths = scenario.message_paths()
         self._types, self._kinds, self.chain_rows = paths.types, paths.kinds, paths.chain_rows
-        self._consumers: dict[str, tuple[Consumer, int]] = {
-            consumer.name: (consumer, row) for row, consumer in enumerate(scenario.consumers)
-        }
+        rows = enumerate(scenario.consumers)
+        self._consumers = {consumer.name: (consumer, row) for row, consumer in rows}
         self._publishers: dict[str, tuple[Publishers, list[int]]] = {}
         first = 0
         for group in scenario.publishers:
@@ -196,10 +195,9 @@ class Simulation:
         row = layout.add_consumer(consumer, model)
         self._state = layout.extended()
         self._state.consumers[row]["since"] = self.now
-        self._state.clock[0]["changed"] = True
-        self._consumers[consumer.name] = consumer, row
-        self._consumers_like[consumer.name] = model
-        return consumer.name
+        self._consumers[new] = consumer, row
+        self._consumers_like[new] = model
+        return new
 
     def remove_consumer(self, name: str) -> None:
         """Remove a consumer: it gets no more messages and finishes those it has."""
@@ -214,10 +212,9 @@ class Simulation:
         layout = Layout(self.scenario, self.seed, self._state)
         rows = layout.add_publishers(group, model)
         self._state = layout.extended()
-        self._state.clock[0]["changed"] = True
-        self._publishers[group.name] = group, rows
-        self._publishers_like[group.name] = model
-        return group.name
+        self._publishers[new] = group, rows
+        self._publishers_like[new] = model
+        return new
 
     def remove_publishers(self, name: str) -> None:
         """Remove a group of publishers: it sends nothing from now on."""
@@ -228,15 +225,10 @@ class Simulation:
     def counts(self) -> Counts:
         """Where all messages are or went."""
         queues = self._state.queues
-        return Counts(
-            queued=int(queues["length"].sum()),
-            in_flight=int(self._state.consumers["in_flight"].sum()),
-            **{
-                name: int(queues[name].sum())
-                for name in Counts.__dataclass_fields__
-                if name not in ("queued", "in_flight")
-            },
-        )
+        elsewhere = {"queued": queues["length"], "in_flight": self._state.consumers["in_flight"]}
+        names = [each.name for each in fields(Counts)]
+        columns = (elsewhere[name] if name in elsewhere else queues[name] for name in names)
+        return Counts(*(int(column.sum()) for column in columns))
 
     def prefetch(self, consumer: str) -> float:
         """The prefetch in force."""
@@ -298,7 +290,7 @@ class Simulation:
         """Messages sent since time 0, by publishers and consumers, by type and routing key."""
         counts: dict[tuple[str, str], int] = {}
         for kind, sent in zip(self._kinds, self._state.kinds["sent"], strict=True):
-            place = self._types[kind.type], kind.routing_key
+            place = self._types[kind.type], kind.message.routing_key
             counts[place] = counts.get(place, 0) + int(sent)
         return counts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -21,77 +21,84 @@ MOST_CHANGES_SHOWN = 40
 
 @dataclass(frozen=True)
 class Column:
-    """A number for every entity; with ``may_miss`` it is left out if all of them are 0."""
+    """``scale`` times the attribute ``key`` of every entity.
+
+    With ``may_miss`` the column is left out if all values are 0.
+    """
 
     title: str
-    value: Callable[[Any], float]
+    key: str
+    scale: float = 1.0
     may_miss: bool = False
+
+    def value(self, entity: Any) -> float:
+        """The number of one entity."""
+        return self.scale * float(attrgetter(self.key)(entity))
 
     def shown(self, entities: Sequence[Any]) -> bool:
         """Whether to show it for these entities."""
         return not self.may_miss or any(self.value(each) > 0 for each in entities)
 
 
-def _column(title: str, key: str, scale: float = 1.0, *, may_miss: bool = False) -> Column:
-    read = attrgetter(key)
-    return Column(title, lambda entity: scale * read(entity), may_miss)
-
-
 def _latencies(of: str = "") -> list[Column]:
     """Mean and percentiles in ms, of a latency or of an entity that has one."""
     return [
-        _column("mean", f"{of}mean", 1000),
-        *(_column(f"p{percent:g}", f"{of}{key}", 1000) for key, percent in PERCENTILES.items()),
+        Column("mean", f"{of}mean", 1000),
+        *(Column(f"p{percent:g}", f"{of}{key}", 1000) for key, percent in PERCENTILES.items()),
     ]
 
 
 QUEUES = [
-    _column("in/s", "publish_rate"),
-    _column("out/s", "deliver_rate"),
-    _column("length", "mean_length"),
-    _column("now", "length"),
+    Column("in/s", "publish_rate"),
+    Column("out/s", "deliver_rate"),
+    Column("length", "mean_length"),
+    Column("now", "length"),
     *_latencies("latency."),
 ]
 SETTLED = [
-    _column("acked/s", "acknowledge_rate"),
-    _column("redelivered/s", "redeliver_rate", may_miss=True),
-    _column("dropped/s", "drop_rate", may_miss=True),
-    _column("expired/s", "expire_rate", may_miss=True),
-    _column("rejected/s", "reject_rate", may_miss=True),
-    _column("dead-lettered/s", "dead_letter_rate", may_miss=True),
-    _column("growth/s", "growth"),
-    _column("kB", "memory", 0.001, may_miss=True),
+    Column("acked/s", "acknowledge_rate"),
+    Column("redelivered/s", "redeliver_rate", may_miss=True),
+    Column("dropped/s", "drop_rate", may_miss=True),
+    Column("expired/s", "expire_rate", may_miss=True),
+    Column("rejected/s", "reject_rate", may_miss=True),
+    Column("dead-lettered/s", "dead_letter_rate", may_miss=True),
+    Column("growth/s", "growth"),
+    Column("kB", "memory", 0.001, may_miss=True),
 ]
 CONSUMERS = [
-    _column("prefetch", "prefetch"),
-    _column("rate/s", "arrival_rate"),
-    _column("in flight", "in_flight"),
-    _column("buffer ms", "buffer_time", 1000),
-    _column("work ms", "work_time", 1000),
-    _column("busy %", "utilisation", 100),
-    _column("starved %", "starved", 100),
-    _column("failed", "failures", may_miss=True),
-    _column("crashes", "crashes", may_miss=True),
-    _column("lost", "lost", may_miss=True),
+    Column("prefetch", "prefetch"),
+    Column("rate/s", "arrival_rate"),
+    Column("in flight", "in_flight"),
+    Column("buffer ms", "buffer_time", 1000),
+    Column("work ms", "work_time", 1000),
+    Column("busy %", "utilisation", 100),
+    Column("starved %", "starved", 100),
+    Column("failed", "failures", may_miss=True),
+    Column("crashes", "crashes", may_miss=True),
+    Column("lost", "lost", may_miss=True),
 ]
 PUBLISHERS = [
-    _column("sent/s", "publish_rate"),
-    _column("confirmed/s", "confirm_rate", may_miss=True),
-    _column("refused/s", "refuse_rate", may_miss=True),
-    _column("confirm ms", "confirm_time", 1000, may_miss=True),
-    _column("blocked %", "blocked", 100),
-    _column("late %", "late", 100),
+    Column("sent/s", "publish_rate"),
+    Column("confirmed/s", "confirm_rate", may_miss=True),
+    Column("refused/s", "refuse_rate", may_miss=True),
+    Column("confirm ms", "confirm_time", 1000, may_miss=True),
+    Column("blocked %", "blocked", 100),
+    Column("late %", "late", 100),
 ]
-TYPES = [_column("messages", "count"), *_latencies()]
+TYPES = [Column("messages", "count"), *_latencies()]
 BROKER = [
-    _column("cores busy %", "core_utilisation", 100),
-    _column("disk busy %", "disk_utilisation", 100, may_miss=True),
-    _column("kB", "memory", 0.001, may_miss=True),
+    Column("cores busy %", "core_utilisation", 100),
+    Column("disk busy %", "disk_utilisation", 100, may_miss=True),
+    Column("kB", "memory", 0.001, may_miss=True),
 ]
 
 
 def tables(simulation: Simulation, metrics: Metrics) -> list[Table]:
-    """Queues, consumers and publishers, and the other tables if they add something."""
+    """Queues, consumers and publishers; then what adds something.
+
+    Types of messages if they differ from the queues, what consumers pass on, the broker if its work
+    takes time, and what rules did.
+    """
     queues, name, broker = metrics.queues, simulation.scenario.name, simulation.scenario.broker
     found = [
         _table("queue", queues, QUEUES, f"{name}: messages, ms"),
@@ -125,13 +132,8 @@ def changes_by_rules(simulation: Simulation) -> list[dict[str, Any]]:
     """What rules did: time, rule, action, target and value of each change."""
     rules = {rule.name: rule for rule in simulation.scenario.rules}
     return [
-        {
-            "time": time,
-            "rule": name,
-            "action": rules[name].action,
-            "target": rules[name].target,
-            "value": rules[name].value,
-        }
+        {"time": time, "rule": name}
+        | {key: getattr(rules[name], key) for key in ("action", "target", "value")}
         for time, name in simulation.changes_by_rules
     ]
 
@@ -168,14 +170,12 @@ def _changes(done: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("seconds", justify="right")
     table.add_column("rule")
     table.add_column("action")
-    half = MOST_CHANGES_SHOWN // 2
-    left_out = len(done) - MOST_CHANGES_SHOWN
-    for each in done if left_out <= 0 else done[:half]:
-        table.add_row(*_change(each))
+    rows = [_change(each) for each in done]
+    half, left_out = MOST_CHANGES_SHOWN // 2, len(done) - MOST_CHANGES_SHOWN
     if left_out > 0:
-        table.add_row("...", "...", f"{left_out} more")
-        for each in done[-half:]:
-            table.add_row(*_change(each))
+        rows[half:-half] = [("...", "...", f"{left_out} more")]
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -34,8 +34,8 @@ LOOK_EVERY_SECONDS = 0.2
 """Seconds between looks at whether the query still runs."""
 
 FILES_REMEMBERED_FOR = "36500d"
-"""How long Spark's file source remembers a file. Its own week would pass over, without a word,
-a file that comes with an older date."""
+"""How long Spark's file source remembers a file. With its default of a week it would silently
+skip a file that has an older date."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,7 @@ class _Follower:
             shutil.rmtree(place / "spark", ignore_errors=True)
         self.failure: BaseException | None = None
         self._on_progress = on_progress
-        published, without = self._publish(self.state)
-        self._tell(Progress(published=published, without=without))
+        self._tell(self._published(self.state, Progress()))
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The rows of files elsewhere, the names of files here."""
@@ -134,7 +133,9 @@ class _Follower:
         """A batch of the query: rows of files elsewhere, the listing of the folder here."""
         try:
             if self.remote:
-                self._done(*self._rows(batch))
+                rows = as_traces(batch, self.state.options.by)
+                state, counts = absorb(self.state, rows, time.time())
+                self._done(state, Progress(counts))
             else:
                 listing = {str(row.file): str(row.version) for row in batch.toLocalIterator()}
                 self.take(batch.sparkSession, listing)
@@ -144,32 +145,19 @@ class _Follower:
 
     def take(self, spark: SparkSession, listing: Mapping[str, str]) -> None:
         """Count what is new in the folder, whose files have these versions."""
-        self._done(*self._files(spark, listing))
+        known = self.state.files
+        changed = [name for name, version in listing.items() if known.get(name) != version]
+        files = (Path(self.traces, name) for name in changed)
+        with held_still(files, self.place / "batch") as held:
+            state, counts, refused = self._absorb(spark, held)
+        self._done(replace(state, files=listing), Progress(counts, refused=tuple(refused)))
 
     def _done(self, state: RunningStatistics, progress: Progress) -> None:
         """Publish what a batch changes, and only then take it for done."""
-        published, without = self._publish(state)
+        progress = self._published(state, progress)
         state.save(self.file)
         self.state = state
-        self._tell(replace(progress, published=published, without=without))
-
-    def _rows(self, batch: DataFrame) -> tuple[RunningStatistics, Progress]:
-        rows = as_traces(batch, self.state.options.by)
-        state, counts = absorb(self.state, rows, time.time())
-        return state, Progress(counts)
-
-    def _files(
-        self, spark: SparkSession, listing: Mapping[str, str]
-    ) -> tuple[RunningStatistics, Progress]:
-        known = self.state.files
-        changed = [
-            Path(self.traces, name)
-            for name, version in listing.items()
-            if known.get(name) != version
-        ]
-        with held_still(changed, self.place / "batch") as held:
-            state, counts, refused = self._absorb(spark, held)
-        return replace(state, files=listing), Progress(counts, refused=tuple(refused))
+        self._tell(progress)
 
     def _absorb(
         self, spark: SparkSession, held: Mapping[Path, Path]
@@ -189,11 +177,13 @@ class _Follower:
                     del files[name]
         return self.state, Counts(), refused
 
-    def _publish(self, state: RunningStatistics) -> tuple[tuple[NewModel, ...], tuple[Fit, ...]]:
+    def _published(self, state: RunningStatistics, progress: Progress) -> Progress:
+        """Write the models that changed; returns ``progress`` with them."""
         statistics = state.statistics()
         fits = state.fits(statistics)
-        published = self.publisher.publish(statistics, fits)
-        return tuple(published), tuple(fit for fit in fits if fit.model is None)
+        published = tuple(self.publisher.publish(statistics, fits))
+        without = tuple(fit for fit in fits if fit.model is None)
+        return replace(progress, published=published, without=without)
 
     def _tell(self, progress: Progress) -> None:
         if self._on_progress is not None:

@@ -85,7 +85,7 @@ class ModelFolder:
         return done
 
     def _before(self, path: Path) -> ArxModel | None:
-        """The model published last: the file, for that is what consumers have."""
+        """The model published last, read from its file because consumers have that."""
         if path not in self._published:
             try:
                 self._published[path] = ArxModel.load(path)

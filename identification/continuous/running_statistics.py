@@ -29,7 +29,7 @@ from controlmq.files import read_json
 from controlmq.replacing import write_atomically
 from identification.aggregation import Sorting
 from identification.continuous.seen import Seen
-from identification.fit import Fit, LinearRange, fit_groups
+from identification.fit import Fit, fit_groups
 from identification.job import checked_range
 from identification.statistics import (
     BELOW_ZERO,
@@ -38,6 +38,7 @@ from identification.statistics import (
     UNSOUND,
     Cells,
     Forgetting,
+    LinearRange,
     Moments,
 )
 
@@ -74,14 +75,12 @@ class Options:
 
     def sorting(self, reference: float) -> Sorting:
         """How rows are sorted to be added up, era by era."""
-        given = self.linear_range
-        sorting = Sorting(
+        return Sorting(
             by=(*self.by, ERA_COLUMN),
             held_out=self.held_out,
-            linear_range=given if isinstance(given, tuple) else None,
+            linear_range=self.linear_range,
             forgetting=Forgetting(self.half_life, reference),
         )
-        return sorting if given is None else sorting.without_bins()
 
     @property
     def era_length(self) -> float:
@@ -163,23 +162,16 @@ class RunningStatistics:
         Rows that no consumer can have recorded are passed over: a batch job refuses the group
         and has the user remove them, here they may be gone from the disk already.
         """
-        cells = statistics
-        spoilt = (cells.part == LEFT_OUT) & np.isin(cells.bin, (UNSOUND, BELOW_ZERO))
-        options = self.options
-        return fit_groups(
-            cells.only(~spoilt), offset=options.offset, linear_range=options.linear_range
-        )
+        spoilt = (statistics.part == LEFT_OUT) & np.isin(statistics.bin, (UNSOUND, BELOW_ZERO))
+        sound, options = statistics.only(~spoilt), self.options
+        return fit_groups(sound, offset=options.offset, linear_range=options.linear_range)
 
     def save(self, path: Path) -> None:
         """Replace the file at ``path``: a zip of one JSON document and three Parquet tables."""
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
-            about = {
-                "format": FORMAT,
-                "version": VERSION,
-                "options": asdict(self.options),
-                "newest_era": self.newest,
-            }
+            about = {"format": FORMAT, "version": VERSION}
+            about |= {"options": asdict(self.options), "newest_era": self.newest}
             archive.writestr("about.json", json.dumps(about, indent=2) + "\n")
             if self.cells is not None:
                 archive.writestr("cells.parquet", _bytes(self.cells.to_arrow()))

@@ -6,7 +6,7 @@ long it gets; a gap or a file that is late makes a second. That is what is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -45,15 +45,9 @@ class Seen:
 
     def overlapping(self, others: Seen) -> Seen:
         """Those of these spans that share a sample with one of the others."""
-        shared = {
-            trace: tuple(
-                span
-                for span in self.spans.get(trace, ())
-                if any(span.overlap(other) for other in spans)
-            )
-            for trace, spans in others.spans.items()
-        }
-        return Seen({trace: spans for trace, spans in shared.items() if spans})
+        return self._only(
+            lambda trace, span: any(span.overlap(other) for other in others.spans.get(trace, ()))
+        )
 
     def samples(self) -> int:
         """How many samples there are in all spans."""
@@ -78,8 +72,12 @@ class Seen:
 
     def since(self, time: float) -> Seen:
         """Without the spans whose last sample is earlier than ``time``."""
+        return self._only(lambda _, span: span.latest >= time)
+
+    def _only(self, wanted: Callable[[Trace, Span], bool]) -> Seen:
+        """Those of these spans that are wanted, and the traces that have any."""
         kept = {
-            trace: tuple(span for span in spans if span.latest >= time)
+            trace: tuple(span for span in spans if wanted(trace, span))
             for trace, spans in self.spans.items()
         }
         return Seen({trace: spans for trace, spans in kept.items() if spans})

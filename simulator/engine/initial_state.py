@@ -77,10 +77,10 @@ class _Tables:
         made = []
         chains = self.paths.chain_rows
         for kind in self.paths.kinds:
-            size = 0 if isinstance(kind.size, Size) else kind.size
-            route = self._route(kind.targets)
+            message, route = kind.message, self._route(kind.targets)
+            size = 0 if isinstance(message.size, Size) else message.size
             chain = chains.get(kind.type, NONE)
-            made.append((kind.type, route, size, kind.priority, chain, kind.persistent, 0))
+            made.append((kind.type, route, size, message.priority, chain, message.persistent, 0))
         return table(made, rows.KIND)
 
     def _dead(self) -> Any:

@@ -124,8 +124,7 @@ class Layout:
             row[f"{direction}_line"] = self.line()
             row[f"{direction}_slot"] = self.slot(event, index)
             row[f"{direction}_jitter"] = self._jitter(link, f"{owner}/jitter/{direction}")
-        row["delay"] = link.round_trip / 2
-        row["seconds_per_byte"] = 1 / link.bytes_per_second if link.bytes_per_second else 0.0
+        row["delay"], row["seconds_per_byte"] = _speed(link)
         row["buffer_line"], row["done_line"], row["lost_line"] = (self.line() for _ in range(3))
         row["work"] = self.source(consumer.work, f"{owner}/work")
         row["overhead"] = consumer.overhead
@@ -186,8 +185,7 @@ class Layout:
             row["line"] = self.line()
             row["slot"] = self.slot(rows.REACH, self._count("ports") - 1)
             row["jitter"] = self._jitter(link, f"{owner}/jitter/out")
-            row["delay"] = link.round_trip / 2
-            row["seconds_per_byte"] = 1 / link.bytes_per_second if link.bytes_per_second else 0.0
+            row["delay"], row["seconds_per_byte"] = _speed(link)
         return self._count("ports") - 1
 
     def _process(self) -> int:
@@ -251,13 +249,14 @@ class Layout:
         return new if self.state is None else np.concatenate([getattr(self.state, name), new])
 
     def extended(self) -> SimulationState:
-        """The state of the run with the added rows."""
+        """The state of the run with the added rows, which take effect when it continues."""
         assert self.state is not None
         arrays = {name: self.rows_of(name) for name in TYPES}
         lines = new_lines(self.lines)
         lines[: self.state.lines.size] = self.state.lines
         clock = self.state.clock.copy()
         set_sizes(clock[0], arrays)
+        clock[0]["changed"] = True
         due = np.full(arrays["slots"].size, NEVER)
         before = self.before["slots"]
         width = int(self.state.clock[0]["leaves"])
@@ -266,6 +265,11 @@ class Layout:
             clock=clock, timers=new_timers(due), lines=lines, **arrays
         )
         return state
+
+
+def _speed(link: Link) -> tuple[float, float]:
+    """Seconds that a message takes one way, and that each of its bytes occupies the connection."""
+    return link.round_trip / 2, 1 / link.bytes_per_second if link.bytes_per_second else 0.0
 
 
 def table(values: Sequence[Any], dtype: np.dtype[Any]) -> Any:

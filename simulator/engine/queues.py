@@ -16,16 +16,7 @@ from simulator.engine.messages import (
 )
 from simulator.engine.processes import to_broker
 from simulator.engine.publishers import copy_confirmed, copy_entered
-from simulator.engine.rows import (
-    AUTOMATIC,
-    COVERED,
-    ENTER,
-    REJECT,
-    RETURN,
-    ROUTE,
-    SEND,
-    SETTLE,
-)
+from simulator.engine.rows import AUTOMATIC, COVERED, ENTER, REJECT, RETURN, ROUTE, SEND, SETTLE
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
 from simulator.engine.window import account

@@ -34,6 +34,12 @@ AFTER_PROCESSING, ON_RECEIPT, AUTOMATIC = range(3)
 
 NO_BOUND = np.iinfo(np.int64).max
 
+
+def _each(type_: type, *names: str) -> list[tuple[str, type]]:
+    """Fields of the same type."""
+    return [(name, type_) for name in names]
+
+
 CLOCK = np.dtype(
     [
         ("now", np.float64),
@@ -42,10 +48,7 @@ CLOCK = np.dtype(
         ("reserve", np.int64),  # rows of the pool that one event may need
         ("unserved", np.int64),  # queue that stopped delivering because the pool was full, or NONE
         # sizes of tables
-        ("leaves", np.int64),
-        ("publishers", np.int64),
-        ("consumers", np.int64),
-        ("kinds", np.int64),
+        *_each(np.int64, "leaves", "publishers", "consumers", "kinds"),
         # the broker
         ("cores", np.int64),  # 0: its work takes no time
         ("idle_cores", np.int64),
@@ -62,9 +65,7 @@ CLOCK = np.dtype(
         ("disk_slot", np.int64),
         ("disk_line", np.int64),  # waiting
         ("disk_batch", np.int64),  # being written
-        ("disk_write", np.float64),
-        ("disk_per_byte", np.float64),
-        ("disk_time", np.float64),
+        *_each(np.float64, "disk_write", "disk_per_byte", "disk_time"),
     ],
     align=True,
 )
@@ -99,19 +100,13 @@ PUBLISHER = np.dtype(
     [
         ("slot", np.int32),
         ("every", np.int32),  # source
-        ("port", np.int32),
-        ("first_choice", np.int32),
-        ("choices", np.int32),
-        ("phases", np.int32),
+        *_each(np.int32, "port", "first_choice", "choices", "phases"),
         ("window", np.int32),  # messages that may wait for a confirm; 0: no confirms
         ("unconfirmed", np.int32),
         ("flow", np.bool_),  # out of credit
         ("blocked", np.bool_),  # wants to send a message and may not
         ("overdue", np.bool_),  # has a message that it could not send when it was due
-        (
-            "released",
-            np.bool_,
-        ),  # may send one message after an alarm, even in the next alarm
+        ("released", np.bool_),  # may send one message after an alarm, even in the next alarm
         ("waiting", np.int32),  # copies at the broker that are in no queue yet
         ("rate", np.float64),
         ("published", np.int64),  # since the start, like those below
@@ -157,26 +152,14 @@ QUEUE = np.dtype(
         ("first_pair", np.int32),  # row of latencies of its first type of message
         ("pairs", np.int32),  # how many
         ("process", np.int32),
-        ("drop_head", np.bool_),
-        ("durable", np.bool_),
-        ("write_first", np.bool_),
-        ("in_order", np.bool_),
-        ("random", np.bool_),
+        *_each(np.bool_, "drop_head", "durable", "write_first", "in_order", "random"),
         ("ttl", np.float64),
         ("visibility", np.float64),  # seconds a delivered message stays invisible
-        ("max_length", np.int64),
-        ("length", np.int64),
-        ("bytes", np.int64),
+        *_each(np.int64, "max_length", "length", "bytes"),
         ("since", np.float64),  # up to when the length is added up
         ("length_time", np.float64),  # since the start, like those below
-        ("published", np.int64),
-        ("delivered", np.int64),
-        ("acknowledged", np.int64),
-        ("dropped", np.int64),
-        ("expired", np.int64),
-        ("rejected", np.int64),
-        ("dead_lettered", np.int64),
-        ("returned", np.int64),
+        *_each(np.int64, "published", "delivered", "acknowledged", "dropped", "expired"),
+        *_each(np.int64, "rejected", "dead_lettered", "returned"),
         ("hidden", np.int64),  # invisible and with no consumer, minus visible again and with one
         ("appear_slot", np.int32),
         ("hidden_line", np.int32),  # twins of delivered messages
@@ -205,18 +188,12 @@ CONSUMER = np.dtype(
         ("buffer_line", np.int32),
         ("idle", np.int32),  # first idle handler
         ("work", np.int32),  # source
-        ("phases", np.int32),
-        ("batch", np.int32),
-        ("sends", np.int32),
+        *_each(np.int32, "phases", "batch", "sends"),
         # the window
         ("release_slot", np.int32),
         ("held_line", np.int32),  # acknowledgements that are held
         ("low", np.int32),  # whole numbers around the prefetch
-        ("high", np.int32),
-        ("in_flight", np.int32),
-        ("most_in_flight", np.int32),
-        ("next_ready", np.int32),
-        ("previous_ready", np.int32),
+        *_each(np.int32, "high", "in_flight", "most_in_flight", "next_ready", "previous_ready"),
         ("acknowledge", np.int8),
         ("up", np.bool_),
         ("listening", np.bool_),  # the broker has a connection to the consumer
@@ -240,14 +217,9 @@ CONSUMER = np.dtype(
         ("in_flight_time", np.float64),  # since the start, like those below
         ("held_time", np.float64),  # summed over held acknowledgements
         ("open_time", np.float64),  # summed over open slots
-        ("starved_time", np.float64),
-        ("work_time", np.float64),
-        ("buffer_time", np.float64),
+        *_each(np.float64, "starved_time", "work_time", "buffer_time"),
         ("busy_time", np.float64),  # of its handlers, up to the end of what they work on
-        ("delivered", np.int64),
-        ("acknowledged", np.int64),
-        ("arrivals", np.int64),
-        ("finished", np.int64),
+        *_each(np.int64, "delivered", "acknowledged", "arrivals", "finished"),
         ("given", np.int64),  # acknowledgements, held ones included
         ("failed", np.int64),
         ("lost", np.int64),  # acknowledged before a crash, and not finished
@@ -255,9 +227,7 @@ CONSUMER = np.dtype(
         # fields that few messages need
         ("wanted_prefetch", np.float64),
         ("wanted_spacing", np.float64),
-        ("first_handler", np.int32),
-        ("handlers", np.int32),
-        ("first_phase", np.int32),
+        *_each(np.int32, "first_handler", "handlers", "first_phase"),
         ("multiple", np.bool_),
         ("on_failure", np.int8),
         ("done_line", np.int32),  # finished messages that wait for the batch to be full
@@ -275,10 +245,7 @@ CONSUMER = np.dtype(
 )
 HANDLER = np.dtype(
     [
-        ("slot", np.int32),
-        ("consumer", np.int32),
-        ("message", np.int32),
-        ("next_idle", np.int32),
+        *_each(np.int32, "slot", "consumer", "message", "next_idle"),
         ("work", np.float64),  # seconds of work on that message
     ]
 )

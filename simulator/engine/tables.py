@@ -21,12 +21,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import from_dtype, types
 from numba.core import cgutils
 from numba.core.imputils import lower_getattr_generic
-from numba.core.typing.templates import (
-    AbstractTemplate,
-    AttributeTemplate,
-    infer_global,
-    signature,
-)
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 from numba.extending import (
     NativeValue,
     infer_getattr,

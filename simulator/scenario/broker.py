@@ -46,5 +46,4 @@ class Broker:
                 checks.seconds(field.name, not_negative(field.name, getattr(self, field.name)))
         checks.whole("credit", self.credit, 1, 1_000_000)
         checks.whole("more_credit_after", self.more_credit_after, 1, self.credit)
-        if self.memory_limit is not None:
-            checks.whole("memory_limit", self.memory_limit, 1, 2**60)
+        checks.unless_none(checks.whole, "memory_limit", self.memory_limit, 1, 2**60)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from controlmq.checks import not_negative
 from controlmq.errors import InputError
@@ -18,12 +18,10 @@ MOST_PRIORITIES = 255
 Entity = TypeVar("Entity")
 
 
-class Named(Protocol):
-    """An entity with a name."""
-
-    @property
-    def name(self) -> str:
-        """The name, unique among entities of its kind."""
+def unless_none(check: Callable[..., object], key: str, value: object, *limits: int) -> None:
+    """Apply one of the checks below to a ``value`` that may be left out."""
+    if value is not None:
+        check(key, value, *limits)
 
 
 def text(key: str, value: object) -> None:
@@ -99,23 +97,22 @@ def headers(key: str, value: object) -> None:
 def entities(
     owner: Any, key: str, type_: type[Entity], *, needed: bool = False
 ) -> tuple[Entity, ...]:
-    """The entities under a key of a frozen dataclass, which then holds them as a tuple."""
+    """The entities under a key of a frozen dataclass, which then holds them as a tuple.
+
+    No two of them may have the same name.
+    """
     value = getattr(owner, key)
     if not isinstance(value, list | tuple) or not all(isinstance(each, type_) for each in value):
         raise InputError(f"{key} is {value!r}; give a list of {type_.__name__}.")
     if needed and not value:
         raise InputError(f"{key} is empty; a scenario needs at least one entry in it.")
+    seen: set[str] = set()
+    for name in (each.name for each in value if hasattr(each, "name")):
+        if name in seen:
+            raise InputError(f"{key} has two entries named {name!r}; rename one.")
+        seen.add(name)
     object.__setattr__(owner, key, tuple(value))
     return tuple(value)
-
-
-def unique(kind: str, named: Sequence[Named]) -> None:
-    """Refuse two entities of a kind with the same name."""
-    seen: set[str] = set()
-    for entity in named:
-        if entity.name in seen:
-            raise InputError(f"{kind} has two entries named {entity.name!r}; rename one.")
-        seen.add(entity.name)
 
 
 def known(key: str, name: str, names: Sequence[str], owner: str) -> None:

@@ -64,8 +64,7 @@ class Consumer:
         checks.duration("work", self.work)
         checks.whole("handlers", self.handlers, 1, 100_000)
         checks.seconds("overhead", self.overhead)
-        if self.link is not None:
-            checks.text("link", self.link)
+        checks.unless_none(checks.text, "link", self.link)
         prefetch_count("prefetch", self.prefetch)
         checks.flag("spread_acks", self.spread_acks)
         self._check_acknowledgements()
@@ -78,9 +77,8 @@ class Consumer:
             )
         if (self.crash_every is None) != (self.restart is None):
             raise InputError("crash_every and restart go together; give both or neither.")
-        for key in ("crash_every", "restart"):
-            if getattr(self, key) is not None:
-                checks.duration(key, getattr(self, key))
+        checks.unless_none(checks.duration, "crash_every", self.crash_every)
+        checks.unless_none(checks.duration, "restart", self.restart)
         if self.crash_every is not None and self.crash_every.mean < 0.001:
             raise InputError("crash_every has a mean below 0.001 seconds; give more.")
         check_changes(self, "work_schedule")

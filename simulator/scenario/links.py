@@ -27,10 +27,7 @@ class Link:
     def __post_init__(self) -> None:
         checks.text("name", self.name)
         checks.seconds("round_trip", self.round_trip)
-        if self.jitter is not None:
-            checks.duration("jitter", self.jitter)
-        if (
-            self.bytes_per_second is not None
-            and above_zero("bytes_per_second", self.bytes_per_second) < 1
-        ):
-            raise InputError(f"bytes_per_second is {self.bytes_per_second:g}; give 1 or more.")
+        checks.unless_none(checks.duration, "jitter", self.jitter)
+        speed = self.bytes_per_second
+        if speed is not None and above_zero("bytes_per_second", speed) < 1:
+            raise InputError(f"bytes_per_second is {speed:g}; give 1 or more.")

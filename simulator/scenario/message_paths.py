@@ -7,16 +7,17 @@ each queue. A path that ends at an exchange without a matching queue is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from controlmq.errors import InputError
 from simulator.scenario.consumers import Consumer
-from simulator.scenario.distributions import Size
-from simulator.scenario.exchanges import DEFAULT_EXCHANGE, Binding, Exchange, Router
-from simulator.scenario.messages import Message, Send
-from simulator.scenario.publishers import Publishers
-from simulator.scenario.queues import Queue
+from simulator.scenario.exchanges import DEFAULT_EXCHANGE, Router
+from simulator.scenario.messages import Message
+
+if TYPE_CHECKING:
+    from simulator.scenario.scenario import Scenario
 
 MOST_QUEUES_IN_A_CYCLE = 64
 """A message remembers the queues that dead-lettered it as one bit each of a 64-bit word."""
@@ -24,47 +25,37 @@ MOST_QUEUES_IN_A_CYCLE = 64
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of message: its type, its properties, and the queues it is sent to."""
+    """A kind of message: the number of its type, its properties, and the queues it is sent to."""
 
     type: int
-    routing_key: str
-    headers: Mapping[str, object]
-    size: int | Size
-    persistent: bool
-    priority: int
+    message: Message
     targets: tuple[int, ...]
 
 
 class MessagePaths:
     """All kinds, who sends them and which queues they can reach."""
 
-    def __init__(
-        self,
-        publishers: Sequence[Publishers],
-        exchanges: Sequence[Exchange],
-        bindings: Sequence[Binding],
-        queues: Sequence[Queue],
-        consumers: Sequence[Consumer],
-    ) -> None:
-        self.router = Router(exchanges, bindings, [queue.name for queue in queues])
+    def __init__(self, scenario: Scenario) -> None:
+        self._queues, self._consumers = scenario.queues, scenario.consumers
+        queues = [queue.name for queue in scenario.queues]
+        self.router = Router(scenario.exchanges, scenario.bindings, queues)
         self._types: dict[str, int] = {}
         self.kinds: list[Kind] = []
         self.published: dict[str, list[int]] = {}
         self.sent: dict[str, list[int]] = {}
-        self._queues = queues
-        for group in publishers:
+        for group in scenario.publishers:
             exchange = group.exchange or DEFAULT_EXCHANGE
             self.published[group.name] = [
                 self._kind(exchange, message, group.name) for message in group.kinds
             ]
-        for consumer in consumers:
+        for consumer in scenario.consumers:
             self.sent[consumer.name] = [
                 self._kind(send.exchange, send, consumer.name) for send in consumer.sends
             ]
         self.dead: dict[tuple[int, int], tuple[int, ...]] = {}
         self.reached: set[tuple[int, int]] = set()
-        self._follow(consumers)
-        self._check_types(consumers)
+        self._follow()
+        self._check_types()
         self.circle = self._circle()
 
     @property
@@ -88,25 +79,17 @@ class MessagePaths:
         )
         return {type_: row for row, type_ in enumerate(passed_on, len(self.pairs))}
 
-    def _kind(self, exchange: str, message: Message | Send, sender: str) -> int:
+    def _kind(self, exchange: str, message: Message, sender: str) -> int:
         name = message.type or message.routing_key or sender
-        self.kinds.append(
-            Kind(
-                self._types.setdefault(name, len(self._types)),
-                message.routing_key,
-                message.headers,
-                message.size,
-                message.persistent,
-                message.priority,
-                self.router.route(exchange, message.routing_key, message.headers, sender),
-            )
-        )
+        type_ = self._types.setdefault(name, len(self._types))
+        targets = self.router.route(exchange, message.routing_key, message.headers, sender)
+        self.kinds.append(Kind(type_, message, targets))
         return len(self.kinds) - 1
 
-    def _follow(self, consumers: Sequence[Consumer]) -> None:
+    def _follow(self) -> None:
         """Find every queue that each kind can reach, sent or dead-lettered."""
         readers: dict[str, list[Consumer]] = {}
-        for consumer in consumers:
+        for consumer in self._consumers:
             readers.setdefault(consumer.queue, []).append(consumer)
         found = [
             (queue, kind)
@@ -129,18 +112,18 @@ class MessagePaths:
         words = self._queues[queue]
         if words.dead_letter_exchange is None:
             return ()
-        key = words.dead_letter_routing_key
+        key, message = words.dead_letter_routing_key, self.kinds[kind].message
         if key is None:
-            key = self.kinds[kind].routing_key
+            key = message.routing_key
         owner = f"dead letters of {words.name}"
-        headers = self.kinds[kind].headers
-        self.dead[queue, kind] = self.router.route(words.dead_letter_exchange, key, headers, owner)
-        return self.dead[queue, kind]
+        targets = self.router.route(words.dead_letter_exchange, key, message.headers, owner)
+        self.dead[queue, kind] = targets
+        return targets
 
-    def _check_types(self, consumers: Sequence[Consumer]) -> None:
+    def _check_types(self) -> None:
         types = self.types
         there = {(self._queues[queue].name, types[type_]) for queue, type_ in self.pairs}
-        for consumer in consumers:
+        for consumer in self._consumers:
             for send in consumer.sends:
                 if send.on is not None and (consumer.queue, send.on) not in there:
                     raise InputError(

@@ -28,8 +28,7 @@ class Message:
 
     def __post_init__(self) -> None:
         checks.any_text("routing_key", self.routing_key)
-        if self.type is not None:
-            checks.text("type", self.type)
+        checks.unless_none(checks.text, "type", self.type)
         checks.share("probability", self.probability)
         checks.size("size", self.size)
         checks.flag("persistent", self.persistent)
@@ -51,5 +50,4 @@ class Send(Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.any_text("exchange", self.exchange)
-        if self.on is not None:
-            checks.text("on", self.on)
+        checks.unless_none(checks.text, "on", self.on)

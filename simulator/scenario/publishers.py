@@ -55,10 +55,8 @@ class Publishers:
         checks.size("message_size", self.message_size)
         checks.any_text("routing_key", self.routing_key)
         checks.flag("persistent", self.persistent)
-        if self.confirms is not None:
-            checks.whole("confirms", self.confirms, 1, 1_000_000)
-        if self.link is not None:
-            checks.text("link", self.link)
+        checks.unless_none(checks.whole, "confirms", self.confirms, 1, 1_000_000)
+        checks.unless_none(checks.text, "link", self.link)
         check_changes(self, "schedule")
         self._check_destination()
 
@@ -67,10 +65,8 @@ class Publishers:
             self.messages and self.queue is None
         ):
             raise InputError("give either 'queue' or 'exchange' as the destination.")
-        if self.queue is not None:
-            checks.text("queue", self.queue)
-        if self.exchange is not None:
-            checks.text("exchange", self.exchange)
+        checks.unless_none(checks.text, "queue", self.queue)
+        checks.unless_none(checks.text, "exchange", self.exchange)
         messages = checks.entities(self, "messages", Message)
         if not messages:
             return

@@ -59,37 +59,32 @@ class Queue:
 
     def __post_init__(self) -> None:
         checks.text("name", self.name)
-        if self.max_length is not None:
-            checks.whole("max_length", self.max_length, 1, 2**31)
+        checks.unless_none(checks.whole, "max_length", self.max_length, 1, 2**31)
         checks.choice("overflow", self.overflow, OVERFLOWS)
-        if self.message_ttl is not None:
-            checks.seconds("message_ttl", above_zero("message_ttl", self.message_ttl))
+        checks.unless_none(_seconds_above_zero, "message_ttl", self.message_ttl)
         checks.whole("priorities", self.priorities, 1, checks.MOST_PRIORITIES)
-        if self.delivery_limit is not None:
-            checks.whole("delivery_limit", self.delivery_limit, 0, 1_000_000)
-        if self.dead_letter_exchange is not None:
-            checks.any_text("dead_letter_exchange", self.dead_letter_exchange)
-        if self.dead_letter_routing_key is not None:
-            checks.any_text("dead_letter_routing_key", self.dead_letter_routing_key)
-            if self.dead_letter_exchange is None:
-                raise InputError(
-                    "dead_letter_routing_key needs a dead_letter_exchange; "
-                    'give "" to name a queue with the key.'
-                )
+        checks.unless_none(checks.whole, "delivery_limit", self.delivery_limit, 0, 1_000_000)
+        exchange, key = self.dead_letter_exchange, self.dead_letter_routing_key
+        checks.unless_none(checks.any_text, "dead_letter_exchange", exchange)
+        checks.unless_none(checks.any_text, "dead_letter_routing_key", key)
+        if key is not None and exchange is None:
+            raise InputError(
+                "dead_letter_routing_key needs a dead_letter_exchange; "
+                'give "" to name a queue with the key.'
+            )
         checks.choice("dispatch", self.dispatch, DISPATCHES)
         checks.flag("durable", self.durable)
         checks.flag("write_before_delivery", self.write_before_delivery)
-        if self.visibility_timeout is not None:
-            above_zero("visibility_timeout", self.visibility_timeout)
-            checks.seconds("visibility_timeout", self.visibility_timeout)
+        checks.unless_none(_seconds_above_zero, "visibility_timeout", self.visibility_timeout)
         checks.flag("in_order", self.in_order)
-        if self.in_order and (self.max_length, self.message_ttl, self.priorities) != (
-            None,
-            None,
-            1,
-        ):
+        may_drop = self.max_length is not None or self.message_ttl is not None
+        if self.in_order and (may_drop or self.priorities > 1):
             raise InputError(
                 f"queue {self.name!r} is in_order and would wait forever for a message that it "
                 "has dropped; leave out max_length, message_ttl and priorities."
             )
         not_negative("slowdown", self.slowdown)
+
+
+def _seconds_above_zero(key: str, value: object) -> None:
+    checks.seconds(key, above_zero(key, value))

@@ -48,13 +48,13 @@ class Scenario:
                 f"sample_interval is {self.sample_interval:g} seconds; "
                 f"give 0.001 to {LONGEST_SECONDS:g}."
             )
-        checks.unique("publishers", checks.entities(self, "publishers", Publishers, needed=True))
-        checks.unique("queues", checks.entities(self, "queues", Queue, needed=True))
-        checks.unique("consumers", checks.entities(self, "consumers", Consumer, needed=True))
-        checks.unique("links", checks.entities(self, "links", Link))
-        checks.unique("exchanges", checks.entities(self, "exchanges", Exchange))
+        checks.entities(self, "publishers", Publishers, needed=True)
+        checks.entities(self, "queues", Queue, needed=True)
+        checks.entities(self, "consumers", Consumer, needed=True)
+        checks.entities(self, "links", Link)
+        checks.entities(self, "exchanges", Exchange)
         checks.entities(self, "bindings", Binding)
-        checks.unique("rules", checks.entities(self, "rules", Rule))
+        checks.entities(self, "rules", Rule)
         if self.broker is not None and not isinstance(self.broker, Broker):
             raise InputError(f"broker is {self.broker!r}; give a Broker.")
         self._check_references()
@@ -62,9 +62,7 @@ class Scenario:
 
     def message_paths(self) -> MessagePaths:
         """All kinds of messages and the queues that each can reach."""
-        return MessagePaths(
-            self.publishers, self.exchanges, self.bindings, self.queues, self.consumers
-        )
+        return MessagePaths(self)
 
     def _check_order(self, paths: MessagePaths) -> None:
         """Refuse queues in order unless every message reaches them: one kind, always passed on."""
@@ -80,13 +78,13 @@ class Scenario:
             )
 
     def _check_references(self) -> None:
-        queues = [queue.name for queue in self.queues]
-        consumers = [consumer.name for consumer in self.consumers]
-        groups = [group.name for group in self.publishers]
-        links = [link.name for link in self.links]
+        names = {
+            kind: [entity.name for entity in getattr(self, kind)]
+            for kind in ("queues", "consumers", "publishers", "links")
+        }
         timeouts = {queue.name: queue.visibility_timeout for queue in self.queues}
         for consumer in self.consumers:
-            checks.known("queue", consumer.queue, queues, consumer.name)
+            checks.known("queue", consumer.queue, names["queues"], consumer.name)
             if consumer.on_failure == "no-answer" and timeouts[consumer.queue] is None:
                 raise InputError(
                     f"{consumer.name!r} gives no-answer when it fails, and its messages would "
@@ -95,10 +93,9 @@ class Scenario:
         clients: list[Publishers | Consumer] = [*self.publishers, *self.consumers]
         for client in clients:
             if client.link is not None:
-                checks.known("link", client.link, links, client.name)
+                checks.known("link", client.link, names["links"], client.name)
         for rule in self.rules:
-            measured = {"queues": queues, "consumers": consumers, "publishers": groups}
-            checks.known("of", rule.of, measured[rule.measures], rule.name)
+            checks.known("of", rule.of, names[rule.measures], rule.name)
             changed = self.consumers if rule.action in CONSUMER_ACTIONS else self.publishers
             targets: dict[str, Consumer | Publishers] = {each.name: each for each in changed}
             checks.known("target", rule.target, list(targets), rule.name)

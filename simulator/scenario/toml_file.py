@@ -4,52 +4,17 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import MISSING, fields
+from collections.abc import Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from controlmq.errors import InputError
-from simulator.scenario.broker import Broker
-from simulator.scenario.changes import Change
-from simulator.scenario.consumers import Consumer
 from simulator.scenario.distributions import Duration, Size
-from simulator.scenario.exchanges import Binding, Exchange
-from simulator.scenario.links import Link
-from simulator.scenario.messages import Message, Send
-from simulator.scenario.publishers import Publishers
-from simulator.scenario.queues import Queue
-from simulator.scenario.rules import Rule
 from simulator.scenario.scenario import Scenario
 
 Entity = TypeVar("Entity")
-
-VALUES: dict[tuple[type, str], type] = {
-    (Publishers, "every"): Duration,
-    (Publishers, "message_size"): Size,
-    (Message, "size"): Size,
-    (Send, "size"): Size,
-    (Consumer, "work"): Duration,
-    (Consumer, "crash_every"): Duration,
-    (Consumer, "restart"): Duration,
-    (Link, "jitter"): Duration,
-}
-"""Keys whose value is a distribution: a number of seconds or bytes, or a table."""
-
-TABLES: dict[tuple[type, str], type] = {
-    (Scenario, "publishers"): Publishers,
-    (Scenario, "exchanges"): Exchange,
-    (Scenario, "bindings"): Binding,
-    (Scenario, "queues"): Queue,
-    (Scenario, "consumers"): Consumer,
-    (Scenario, "links"): Link,
-    (Scenario, "rules"): Rule,
-    (Publishers, "messages"): Message,
-    (Publishers, "schedule"): Change,
-    (Consumer, "sends"): Send,
-    (Consumer, "work_schedule"): Change,
-}
-"""Keys whose value is a list of tables."""
 
 
 def shipped_scenarios() -> list[str]:
@@ -101,15 +66,28 @@ def scenario_from(content: dict[str, Any], folder: Path = Path()) -> Scenario:
 
 def _read(table: dict[str, Any], type_: type[Entity], folder: Path) -> Entity:
     _check_keys(table, type_)
-    values = dict(table)
+    values, parts = dict(table), _parts(type_)
     for key, value in table.items():
-        if (type_, key) in TABLES:
-            values[key] = _list(key, value, TABLES[type_, key], folder)
-        elif (type_, key) in VALUES:
-            values[key] = _distribution(key, value, VALUES[type_, key], folder)
-        elif (type_, key) == (Scenario, "broker"):
-            values[key] = _table(key, value, Broker, folder)
+        part, several = parts.get(key, (None, False))
+        if part is None:
+            continue
+        if several:
+            values[key] = _list(key, value, part, folder)
+        elif part in (Duration, Size):
+            values[key] = _distribution(key, value, part, folder)
+        else:
+            values[key] = _table(key, value, part, folder)
     return type_(**values)
+
+
+def _parts(type_: type) -> dict[str, tuple[type, bool]]:
+    """The keys whose values are entities of their own: of which type, and whether several."""
+    return {
+        key: (part, get_origin(hint) is Sequence)
+        for key, hint in get_type_hints(type_).items()
+        for part in get_args(hint) or (hint,)
+        if is_dataclass(part) and isinstance(part, type)
+    }
 
 
 def _list(kind: str, tables: object, type_: type[Entity], folder: Path) -> list[Entity]:

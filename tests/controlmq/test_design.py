@@ -5,7 +5,6 @@ from __future__ import annotations
 import cmath
 import math
 
-import control
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -15,7 +14,6 @@ from controlmq import ArxModel, Gains, InputError, Tuning, design_controller
 from controlmq.controllers import Limits, build
 from controlmq.controllers.placement import is_stable, place, poles_for, polynomial_of
 from controlmq.design import p_stable_range
-from controlmq.design.analysis import analyse, step_response
 from controlmq.loop import Sample
 
 PUBLISHED = ArxModel(a=0.2631, b=59.73, c=0.0, interval=10.0, linear_range=(1.0, 22.0))
@@ -70,6 +68,8 @@ def test_pid_gains_from_the_published_polynomial() -> None:
 def test_python_control_finds_the_poles_that_were_asked_for(
     kind: str, data: st.DataObject, model: ArxModel
 ) -> None:
+    import control  # takes seconds, which only the worker with this file has to spend
+
     wanted = data.draw(stable_poles({"p": 1, "pi": 2, "pid": 3}[kind]))
     gains = place(kind, model, polynomial_of(wanted))
     # python-control drops the poles of a transfer function whose numerator is 0.
@@ -104,6 +104,8 @@ def test_an_unstable_placement_is_refused_unless_asked_for(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["p", "pi", "pid"])
 @pytest.mark.parametrize("a", [-0.4, 0.0, 0.2631, 0.8])
 def test_the_gain_margin_is_where_the_loop_turns_unstable(kind: str, a: float) -> None:
+    from controlmq.design.analysis import analyse
+
     design = design_controller(ArxModel(a, 59.73, 0.0, 10.0, (0.0, 22.0)), kind)
     margin = design.analysis.gain_margin
     if math.isinf(margin):
@@ -134,6 +136,8 @@ def test_the_analysed_step_is_the_one_the_controller_makes(
     kind: str, options: dict[str, float]
 ) -> None:
     """python-control's response equals the controller object stepping the model by hand."""
+    from controlmq.design.analysis import step_response
+
     model = ArxModel(a=0.3, b=60.0, c=15.0, interval=1.0, linear_range=(0.0, 1000.0))
     design = design_controller(model, kind, settling_samples=8, overshoot=5, **options)
     controller = build(design.tuning, Limits(0.0, 1000.0))

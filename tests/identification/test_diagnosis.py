@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
-from scipy.stats import chi2
 
 from controlmq.loop import Transition
 from identification import diagnose_traces, identify
@@ -80,6 +79,8 @@ def test_too_few_rows_are_said_and_not_judged() -> None:
 
 
 def test_ljung_box_is_the_textbooks() -> None:
+    from scipy.stats import chi2
+
     residuals = np.random.default_rng(4).normal(0, 1, 200)
     apart = residuals - residuals.mean()
     r = [np.sum(apart[k:] * apart[:-k]) / np.sum(apart**2) for k in range(1, RESIDUAL_LAGS + 1)]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
-from statsmodels.regression.linear_model import OLS
 
 from controlmq.loop import Transition
 from controlmq.traces import write_transitions
@@ -96,6 +95,8 @@ def test_estimates_and_errors_are_those_of_rational_arithmetic(
 
 def ordinary_least_squares(rows: list[Transition]) -> Any:
     """statsmodels' own fit of a, b and c."""
+    from statsmodels.regression.linear_model import OLS
+
     design = [[row.y, row.u, 1.0] for row in rows]
     return OLS([row.y_next for row in rows], design).fit()
 

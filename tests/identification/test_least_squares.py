@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.stats import t as student_t
 
 from identification.least_squares import Solutions, agreement, condition, solve
 from identification.statistics import Moments
@@ -127,6 +126,8 @@ def test_rows_that_do_not_determine_the_model_are_not_solved() -> None:
 
 @pytest.mark.parametrize("free", [1.0, 2.0, 3.5, 7.0, 29.9, 30.0, 1e4])
 def test_a_confidence_interval_is_students(free: float) -> None:
+    from scipy.stats import t as student_t
+
     found = Solutions(np.array([True]), np.zeros((1, 3)), np.ones((1, 3)), np.array([free]))
     assert found.half_widths == pytest.approx(student_t.ppf(0.975, free), rel=1e-3)
     if free >= 4:

@@ -20,7 +20,6 @@ from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from simulator.studies.specjms import TYPES, expected
 from simulator.studies.specjms.message_types import BY_NAME, GROUPS
@@ -97,6 +96,7 @@ def times(demands: Demands, case: Case, base: int) -> dict[int, float]:
 @cache
 def fitted() -> Demands:
     """The demands that fit the lower BASE best."""
+    from scipy.optimize import least_squares
 
     def residuals(logarithms: NDArray[np.float64], /) -> list[float]:
         demands = Demands(*map(exp, logarithms))

@@ -6,6 +6,7 @@ import io
 import math
 import re
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib import rc_context
 from rich.console import Console
 
 from controlmq.errors import InputError
@@ -23,6 +23,15 @@ from simulator.engine.latency_bins import BINS, bin_of, edges, quantile
 from tests.simulator.scenarios import ROSA, one_queue, with_prefetch
 
 GALLERY = Path(__file__).parents[2] / "examples" / "simulator"
+
+
+@pytest.fixture
+def words_in_pictures() -> Iterator[None]:
+    """Pictures whose words can be read as text."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.fonttype": "none"}):
+        yield
 
 
 @given(st.floats(0, 2.0**20 - 1))
@@ -80,6 +89,7 @@ def test_a_reading_is_of_the_time_since_the_last() -> None:
     assert queue.memory == (queue.length + 10) * 256
 
 
+@pytest.mark.usefixtures("words_in_pictures")
 def test_a_recording_goes_to_parquet_tables_and_a_picture(tmp_path: Path) -> None:
     recording = Recording(Simulation(with_prefetch(ROSA, 5)), 2.0)
     recording.run_until(9.0)
@@ -97,9 +107,8 @@ def test_a_recording_goes_to_parquet_tables_and_a_picture(tmp_path: Path) -> Non
     assert "work" in text
     # Two handlers of 1.127 ms with prefetch 5 and 12.5 ms a round: 400 messages/second.
     assert re.search(r"consumer +5 +(399|400)\S* +5 ", text)
-    with rc_context({"svg.fonttype": "none"}):
-        recording.plot(tmp_path / "run.svg")
-        recording.plot(tmp_path / "again.svg")
+    recording.plot(tmp_path / "run.svg")
+    recording.plot(tmp_path / "again.svg")
     drawn = (tmp_path / "run.svg").read_text()
     assert "<svg" in drawn
     assert "blocked (%)" not in drawn  # no publisher was
@@ -150,11 +159,11 @@ def test_tables_tell_what_a_scenario_has_more_to_say_of() -> None:
         assert words in text
 
 
+@pytest.mark.usefixtures("words_in_pictures")
 def test_a_picture_shows_blocked_publishers_where_there_are_any(tmp_path: Path) -> None:
     recording = Recording(Simulation(load_scenario(GALLERY / "flow-control.toml"), 1), 5.0)
-    with rc_context({"svg.fonttype": "none"}):
-        recording.run_until(60.0)
-        recording.plot(tmp_path / "run.svg")
+    recording.run_until(60.0)
+    recording.plot(tmp_path / "run.svg")
     assert "blocked (%)" in (tmp_path / "run.svg").read_text()
 
 

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from simulator import Duration, Simulation
 from simulator.engine.draws import SOURCE, draw, source, standard_normal
@@ -106,6 +105,8 @@ def test_a_bounded_queue_loses_what_the_consumer_cannot_take(overflow: str) -> N
     ids=lambda duration: duration.distribution,
 )
 def test_draws_have_the_distribution_they_are_named_for(duration: Duration) -> None:
+    from scipy import stats
+
     state = SimulationState(sources=np.array([source(duration, 1, "test")], SOURCE))
     draws = np.array([draw(state, 0) for _ in range(20_000)])
     mean, sd = duration.mean, duration.sd
@@ -125,6 +126,8 @@ def test_draws_have_the_distribution_they_are_named_for(duration: Duration) -> N
 
 
 def test_the_normal_quantile_is_exact_into_the_far_tails() -> None:
+    from scipy import stats
+
     shares = np.concatenate([np.linspace(0.001, 0.999, 999), 10.0 ** -np.arange(3, 17)])
     quantiles = [standard_normal(float(share)) for share in shares]
     np.testing.assert_allclose(quantiles, stats.norm.ppf(shares), rtol=1e-14, atol=1e-15)

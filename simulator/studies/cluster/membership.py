@@ -132,9 +132,7 @@ class Cluster:
         staying = self.staying
         roomy = [member for member in staying if member.load < 1]
         # min takes the first of equals: the oldest queue.
-        member = min(roomy or staying, key=lambda each: each.clients[role])
-        member.clients[role] += 1
-        return member
+        return self.attach(role, min(roomy or staying, key=lambda each: each.clients[role]).name)
 
     def attach(self, role: str, name: str) -> Member:
         """Attach a new client to a queue that the caller has chosen."""

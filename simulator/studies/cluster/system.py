@@ -100,26 +100,18 @@ class SimulatedCluster:
             member = self.cluster.attach(role, self._random.choice(self.cluster.staying).name)
         else:
             member = self.cluster.join(role)
-        client = self._start(role, member)
-        self._forward()
-        return client
-
-    def _start(self, role: str, member: Member) -> str:
-        like = _template(role, member.name)
-        if role == PRODUCER:
-            client = self.simulation.add_publishers(like)
-        else:
-            client = self.simulation.add_consumer(like)
+        simulation = self.simulation
+        add = simulation.add_publishers if role == PRODUCER else simulation.add_consumer
+        client = add(_template(role, member.name))
         self.clients[client] = role, member.name
+        self._forward()
         return client
 
     def leave(self, client: str) -> None:
         """Let a client leave; a consumer finishes the messages it has."""
         role, queue = self.clients.pop(client)
-        if role == PRODUCER:
-            self.simulation.remove_publishers(client)
-        else:
-            self.simulation.remove_consumer(client)
+        simulation = self.simulation
+        (simulation.remove_publishers if role == PRODUCER else simulation.remove_consumer)(client)
         self._count_messages()
         self.cluster.leave(role, queue)
         self._forward()
@@ -182,38 +174,26 @@ class SimulatedCluster:
     def _scenario(self) -> Scenario:
         machines, names = self.machines, self._names
         third = machines.queue_work / 3
-        forwarders = [
-            Consumer(
-                _forwarder(direction, name),
-                source,
-                Duration(0.0),
-                prefetch=0.0,
-                sends=[Send(target, type=direction)],
-            )
-            for name in names
-            for direction, source, target in (
-                ("from", name, RELAY_QUEUE),
-                ("to", RELAY_QUEUE, name),
-            )
+        every = Duration(1 / machines.rate)
+        work = Duration(machines.work, "normal", 0.1 * machines.work)
+
+        def forwarder(direction: str, name: str, source: str, target: str) -> Consumer:
+            sends = [Send(target, type=direction)]
+            name = _forwarder(direction, name)
+            return Consumer(name, source, Duration(0.0), prefetch=0.0, sends=sends)
+
+        consumers = [
+            Consumer(_template(CONSUMER, name), name, work, prefetch=2.0) for name in names
         ]
+        for name in names:
+            consumers.append(forwarder("from", name, name, RELAY_QUEUE))
+            consumers.append(forwarder("to", name, RELAY_QUEUE, name))
         return Scenario(
             "cluster",
             1.0,
-            [
-                Publishers(_template(PRODUCER, name), name, Duration(1 / machines.rate))
-                for name in names
-            ],
+            [Publishers(_template(PRODUCER, name), name, every) for name in names],
             [*(Queue(name, slowdown=machines.slowdown) for name in names), Queue(RELAY_QUEUE)],
-            [
-                Consumer(
-                    _template(CONSUMER, name),
-                    name,
-                    Duration(machines.work, "normal", 0.1 * machines.work),
-                    prefetch=2.0,
-                )
-                for name in names
-            ]
-            + forwarders,
+            consumers,
             # Every queue has its own server, and no publisher is stopped.
             broker=Broker(
                 cores=len(names) + 1,

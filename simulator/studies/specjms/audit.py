@@ -53,69 +53,44 @@ def _empty_at_start(run: Run) -> Iterator[Finding]:
 
 def _rates(run: Run) -> Iterator[Finding]:
     for number in run.interactions:
+        measured = run.started[number] / run.seconds
         wanted = run.workload.topology.starts[number - 1]
-        yield _near(
-            "input rate",
-            f"interaction {number}",
-            run.started[number] / run.seconds,
-            wanted,
-            RATE_TOLERANCE,
-            "/s",
-        )
+        yield _near("input rate", f"interaction {number}", measured, wanted, RATE_TOLERANCE, "/s")
 
 
 def _counts(run: Run) -> Iterator[Finding]:
     for number in run.interactions:
-        wanted = run.workload.expected.of_interaction(number)
-        for what, counted, rate in zip(
-            ("sent", "received"), run.counted(number), wanted, strict=True
-        ):
-            yield _near(
-                "message count",
-                f"interaction {number} {what}",
-                float(counted),
-                rate * run.seconds,
-                COUNT_TOLERANCE,
-                "",
-            )
+        _, *expected = run.workload.expected_counts(number, run.seconds)
+        counts = zip(("sent", "received"), run.counted(number), expected, strict=True)
+        for what, counted, wanted in counts:
+            subject = f"interaction {number} {what}"
+            yield _near("message count", subject, counted, wanted, COUNT_TOLERANCE, "")
 
 
 def _near(
     rule: str, subject: str, measured: float, wanted: float, tolerance: float, unit: str
 ) -> Finding:
     off = measured / wanted - 1
-    return Finding(
-        rule,
-        subject,
-        f"{measured:.6g}{unit} ({100 * off:+.2f} %)",
-        f"{wanted:.6g}{unit} +-{100 * tolerance:g} %",
-        abs(off) <= tolerance,
-    )
+    found = f"{measured:.6g}{unit} ({100 * off:+.2f} %)"
+    allowed = f"{wanted:.6g}{unit} +-{100 * tolerance:g} %"
+    return Finding(rule, subject, found, allowed, abs(off) <= tolerance)
 
 
 def _pacing(run: Run) -> Iterator[Finding]:
     for number in run.interactions:
-        share = run.late[number]
-        yield Finding(
-            "pacing",
-            f"interaction {number}",
-            f"{100 * share:.2f} % late",
-            f"{100 * MOST_LATE_SHARE:g} %",
-            share <= MOST_LATE_SHARE,
-        )
+        share, allowed = run.late[number], f"{100 * MOST_LATE_SHARE:g} %"
+        late = f"{100 * share:.2f} % late"
+        yield Finding("pacing", f"interaction {number}", late, allowed, share <= MOST_LATE_SHARE)
 
 
 def _delivery_times(run: Run) -> Iterator[Finding]:
     for queue, latency in run.deliveries.items():
         # Another rule finds queues that received nothing.
         if latency.count > 0:
-            yield Finding(
-                "delivery time",
-                queue,
-                f"90th percentile {1000 * latency.p90:.4g} ms",
-                f"{1000 * SLOWEST_P90_SECONDS:g} ms",
-                latency.p90 <= SLOWEST_P90_SECONDS,
-            )
+            measured = f"90th percentile {1000 * latency.p90:.4g} ms"
+            allowed = f"{1000 * SLOWEST_P90_SECONDS:g} ms"
+            passed = latency.p90 <= SLOWEST_P90_SECONDS
+            yield Finding("delivery time", queue, measured, allowed, passed)
 
 
 def _nothing_lost(run: Run) -> Iterator[Finding]:

@@ -63,11 +63,8 @@ class Phases:
     def schedule(self) -> tuple[Change, ...]:
         """The changes of every publisher's rate."""
         # A schedule begins at a factor of 1, so the ramp from 0 begins an instant later.
-        return (
-            Change(0.0, 0.0),
-            Change(1e-9, 1.0, over=self.warm_up - 1e-9),
-            Change(self.end, 0.0),
-        )
+        ramp = Change(1e-9, 1.0, over=self.warm_up - 1e-9)
+        return Change(0.0, 0.0), ramp, Change(self.end, 0.0)
 
     def at(self, time: float) -> str:
         """The phase of a run at ``time``."""
@@ -139,6 +136,12 @@ class Workload:
     locations: Mapping[str, str]
     options: Mapping[str, Option]
 
+    def expected_counts(self, interaction: int, seconds: float) -> tuple[float, float, float]:
+        """Interactions started, their messages sent and received, in ``seconds`` at full rate."""
+        sent, received = self.expected.of_interaction(interaction)
+        starts = self.topology.starts[interaction - 1]
+        return starts * seconds, sent * seconds, received * seconds
+
 
 def workload(
     topology: Topology,
@@ -151,7 +154,7 @@ def workload(
     """SPECjms2007 of a topology; ``types`` changes how some types are sent (jms2009-PS)."""
     checks.choice("pacing", pacing, PACINGS)
     phases = phases or Phases()
-    return _Builder(topology, phases, deployment or Deployment(), pacing, types).workload()
+    return _Builder(topology, phases, deployment or Deployment(), pacing, options(types)).workload()
 
 
 def queue_name(location: str, type_: str) -> str:
@@ -159,18 +162,16 @@ def queue_name(location: str, type_: str) -> str:
     return f"{location}.{base_type(type_)}"
 
 
+@dataclass
 class _Builder:
-    def __init__(
-        self,
-        topology: Topology,
-        phases: Phases,
-        deployment: Deployment,
-        pacing: str,
-        types: Mapping[str, Option] | None,
-    ) -> None:
-        self.topology, self.phases, self.deployment = topology, phases, deployment
-        self.pacing, self.options = pacing, options(types)
-        self.flow = Flow(topology)
+    topology: Topology
+    phases: Phases
+    deployment: Deployment
+    pacing: str
+    options: Mapping[str, Option]
+
+    def __post_init__(self) -> None:
+        self.flow = Flow(self.topology)
         self.answers: dict[tuple[str, str], list[Answer]] = {}
         for answer in self.flow.answers:
             self.answers.setdefault((answer.location, base_type(answer.on)), []).append(answer)
@@ -217,18 +218,12 @@ class _Builder:
         type_ = base_type(start.type)
         delivery = self.options[type_].delivery
         exchange, key = self._address(start.type, start.to)
+        size = BY_NAME[type_].drawn(next(self.turn))
         return Publishers(
             f"{start.sender} {start.type}",
             every=Duration(1 / start.rate, self.pacing),
             exchange=exchange or None,
-            messages=[
-                Message(
-                    key,
-                    start.type,
-                    size=BY_NAME[type_].drawn(next(self.turn)),
-                    persistent=delivery.persistent,
-                )
-            ],
+            messages=[Message(key, start.type, size=size, persistent=delivery.persistent)],
             confirms=1 if delivery.transactional else None,
             link=self._driving.name,
             schedule=self.phases.schedule,
@@ -272,13 +267,9 @@ class _Builder:
 
     def _queue(self, location: str, type_: str) -> Queue:
         delivery = self.options[type_].delivery
-        return Queue(
-            queue_name(location, type_),
-            durable=delivery.durable,
-            write_before_delivery=(
-                self.deployment.write_first and delivery.persistent and delivery.durable
-            ),
-        )
+        write_first = self.deployment.write_first and delivery.persistent and delivery.durable
+        name = queue_name(location, type_)
+        return Queue(name, durable=delivery.durable, write_before_delivery=write_first)
 
     def _consumer(self, location: str, type_: str) -> Consumer:
         late = self.options[type_].delivery.transactional

@@ -108,33 +108,22 @@ class Flow:
     def _inside_shops(self) -> None:
         """4 and 5: a supermarket counts its goods, and reports its sales."""
         for number, shop in enumerate(self.shops):
-            for interaction, type_, to in (
-                (4, "inventoryInfo", shop),
-                (5, "statInfoSM", self._office(number)),
-            ):
+            receivers = ((4, "inventoryInfo", shop), (5, "statInfoSM", self._office(number)))
+            for interaction, type_, to in receivers:
                 rate = self.topology.rates[interaction - 1]
                 if rate > 0:
                     self.starts.append(Start(shop, interaction, rate, type_, (to,)))
 
     def _inform_shops(self) -> None:
         """3, 6 and 7: headquarters inform all supermarkets."""
-        for interaction, type_ in (
-            (3, "priceUpdate"),
-            (6, "productAnnouncement"),
-            (7, "creditCardHL"),
-        ):
+        types = {3: "priceUpdate", 6: "productAnnouncement", 7: "creditCardHL"}
+        for interaction, type_ in types.items():
             rate = self.topology.rates[interaction - 1] / len(self.headquarters)
-            for office in self.headquarters:
-                if rate > 0:
-                    start = Start(office, interaction, rate, type_, tuple(self.shops))
-                    self.starts.append(start)
+            for office in self.headquarters if rate > 0 else ():
+                self.starts.append(Start(office, interaction, rate, type_, tuple(self.shops)))
 
-    def destinations(self) -> dict[tuple[str, str], list[str]]:
-        """The full types, by location and by the base type that it receives."""
-        found: dict[tuple[str, str], list[str]] = {}
-        for start in self.starts:
-            for to in start.to:
-                found.setdefault((to, base_type(start.type)), []).append(start.type)
-        for answer in self.answers:
-            found.setdefault((answer.to, base_type(answer.type)), []).append(answer.type)
-        return {key: sorted(set(types)) for key, types in found.items()}
+    def destinations(self) -> list[tuple[str, str]]:
+        """The locations with the base types that they receive, each once."""
+        found = [(to, base_type(start.type)) for start in self.starts for to in start.to]
+        found += [(answer.to, base_type(answer.type)) for answer in self.answers]
+        return list(dict.fromkeys(found))

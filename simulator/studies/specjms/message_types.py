@@ -57,10 +57,8 @@ class MessageType:
     @property
     def mean_size(self) -> float:
         """The mean size in kilobytes."""
-        return (
-            sum(odd * size for odd, size in zip(SIZE_ODDS, self.sizes, strict=True))
-            / SIZES_IN_A_CYCLE
-        )
+        in_a_cycle = sum(odd * size for odd, size in zip(SIZE_ODDS, self.sizes, strict=True))
+        return in_a_cycle / SIZES_IN_A_CYCLE
 
     def drawn(self, turn: int) -> Size:
         """Sizes in bytes, with exact shares in each cycle.

@@ -38,14 +38,10 @@ def observed_run(workload: Workload, noted: Observed) -> Run:
     """The run, for the audit and the report."""
     phases, drivers = workload.phases, workload.drivers
     measured = _Measured(phases.warm_up, phases.end, noted)
-    started = {
-        number: sum(measured.count(noted.starts.get(name, ())) for name in names)
-        for number, names in drivers.items()
-    }
-    late = {
-        number: sum(measured.count(noted.late.get(name, ())) for name in names)
-        for number, names in drivers.items()
-    }
+    started, late = (
+        {i: sum(measured.count(times.get(name, ())) for name in drivers[i]) for i in drivers}
+        for times in (noted.starts, noted.late)
+    )
     return Run(
         workload,
         phases.measurement,
@@ -89,15 +85,18 @@ class _Measured:
         return rows[(self.begin <= rows[:, 2]) & (rows[:, 2] < self.end)]
 
     def delivery_times(self, queue: str) -> Times:
-        found = [self.of(*place) for place in self.noted.received if place[0] == queue]
-        return np.concatenate([np.empty(0), *(rows[:, 2] - rows[:, 0] for rows in found)])
+        return self._times([place for place in self.noted.received if place[0] == queue], 0)
 
     def completion_times(self, interaction: int, workload: Workload) -> Times:
         """Times from the first message to the last; with several receivers, to each of them."""
         first = first_types(workload)[workload.drivers[interaction][0]]
         last = LAST_TYPES.get(interaction, base_type(first))
-        found = [self.of(*place) for place in self.noted.received if base_type(place[1]) == last]
-        return np.concatenate([np.empty(0), *(rows[:, 2] - rows[:, 1] for rows in found)])
+        return self._times([each for each in self.noted.received if base_type(each[1]) == last], 1)
+
+    def _times(self, places: Sequence[tuple[str, str]], since: int) -> Times:
+        """Seconds to the receipt of each message from what the column ``since`` holds."""
+        found = [self.of(*place) for place in places]
+        return np.concatenate([np.empty(0), *(rows[:, 2] - rows[:, since] for rows in found)])
 
 
 def _missed(queue: str, places: Sequence[tuple[str, str]], noted: Observed) -> int:

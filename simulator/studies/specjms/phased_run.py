@@ -72,8 +72,7 @@ def run(
     phases, drivers = workload.phases, workload.drivers
     waiting = _waiting(simulation)
     whole, sent_before = Meter(simulation), simulation.sent
-    begin = phases.warm_up
-    advance(begin)
+    advance(phases.warm_up)
     measured, at_begin = Meter(simulation), simulation.sent
     advance(phases.end)
     metrics, at_end = measured.read(), simulation.sent
@@ -124,23 +123,20 @@ def _total(metrics: Metrics, groups: list[str]) -> float:
 def _late(metrics: Metrics, groups: list[str]) -> float:
     """The share of late starts of several drivers; 1 if none started at all."""
     starts = {name: metrics.publishers[name].publish_rate for name in groups}
+    late = sum(starts[name] * metrics.publishers[name].late for name in groups if starts[name])
     total = sum(starts.values())
-    if total == 0:
-        return 1.0
-    return (
-        sum(starts[name] * metrics.publishers[name].late for name in groups if starts[name]) / total
-    )
+    return late / total if total else 1.0
 
 
 def _completions(metrics: Metrics, workload: Workload) -> dict[int, Latency]:
     """Times from the start of each interaction to its last message, to all its receivers."""
-    found = {}
-    for interaction, groups in workload.drivers.items():
-        if interaction in LAST_TYPES:
-            found[interaction] = metrics.chains[LAST_TYPES[interaction]]
-        else:
-            found[interaction] = metrics.types[first_types(workload)[groups[0]]]
-    return found
+    first = first_types(workload)
+    return {
+        number: metrics.chains[LAST_TYPES[number]]
+        if number in LAST_TYPES
+        else metrics.types[first[groups[0]]]
+        for number, groups in workload.drivers.items()
+    }
 
 
 def first_types(workload: Workload) -> dict[str, str]:

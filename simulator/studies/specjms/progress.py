@@ -38,9 +38,7 @@ class Progress:
     def expected(self, interaction: int) -> tuple[float, float, float]:
         """The same by arithmetic, as if all messages of an interaction came when it starts."""
         seconds = self.workload.phases.at_full_rate(self.time)
-        sent, received = self.workload.expected.of_interaction(interaction)
-        starts = self.workload.topology.starts[interaction - 1]
-        return starts * seconds, sent * seconds, received * seconds
+        return self.workload.expected_counts(interaction, seconds)
 
 
 def simulated_progress(workload: Workload, simulation: Simulation) -> Progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from simulator.metrics import Latency
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PERCENTILES = (50.0, 90.0, 99.0)
-COUNTED_COLUMNS = ("interaction", "started", "expected", "sent", "expected", "received", "expected")
-
+COUNTED = ("started", "sent", "received")
+COUNTED_COLUMNS = ("interaction", *(title for what in COUNTED for title in (what, "expected")))
 AUDITED_COLUMNS = ("rule", "subject", "measured", "allowed", "verdict")
 
 
@@ -35,19 +36,12 @@ def report(run: Run) -> dict[str, Any]:
 
 
 def _interaction(run: Run, number: int) -> dict[str, Any]:
-    sent, received = run.counted(number)
-    wanted = run.workload.expected.of_interaction(number)
-    return {
-        "interaction": number,
-        "started": run.started[number],
-        "started_expected": run.workload.topology.starts[number - 1] * run.seconds,
-        "sent": sent,
-        "sent_expected": wanted[0] * run.seconds,
-        "received": received,
-        "received_expected": wanted[1] * run.seconds,
-        "late": run.late[number],
-        "completion": _times(run.completions[number]),
-    }
+    row: dict[str, Any] = {"interaction": number}
+    counts = (run.started[number], *run.counted(number))
+    expected = run.workload.expected_counts(number, run.seconds)
+    for what, counted, wanted in zip(COUNTED, counts, expected, strict=True):
+        row |= {what: counted, f"{what}_expected": wanted}
+    return row | {"late": run.late[number], "completion": _times(run.completions[number])}
 
 
 def _times(latency: Latency) -> dict[str, float | int]:
@@ -60,37 +54,23 @@ def _times(latency: Latency) -> dict[str, float | int]:
 
 def run_table(run: Run) -> Table:
     """A table of expected and counted messages and the times of each interaction."""
-    from rich.table import Table
-
-    table = Table(title=f"{run.workload.scenario.name}, {run.seconds:g} s")
-    for column in (*COUNTED_COLUMNS, "late %", "done mean ms", "p90 ms"):
-        table.add_column(column, justify="right")
+    columns = (*COUNTED_COLUMNS, "late %", "done mean ms", "p90 ms")
+    table = _table(f"{run.workload.scenario.name}, {run.seconds:g} s", columns)
     for row in (_interaction(run, number) for number in run.interactions):
-        table.add_row(
-            str(row["interaction"]),
-            str(row["started"]),
-            f"{row['started_expected']:.1f}",
-            str(row["sent"]),
-            f"{row['sent_expected']:.1f}",
-            str(row["received"]),
-            f"{row['received_expected']:.1f}",
-            f"{100 * row['late']:.1f}",
-            f"{row['completion']['mean']:.3f}",
-            f"{row['completion']['p90']:.3f}",
-        )
+        cells = [str(row["interaction"])]
+        for counted in COUNTED:
+            cells += [str(row[counted]), f"{row[f'{counted}_expected']:.1f}"]
+        times = (f"{row['completion'][key]:.3f}" for key in ("mean", "p90"))
+        table.add_row(*cells, f"{100 * row['late']:.1f}", *times)
     return table
 
 
 def progress_table(progress: Progress) -> Table:
     """A table of messages counted so far and expected by now for each interaction."""
-    from rich.table import Table
-
     workload, phases = progress.workload, progress.workload.phases
     seconds = min(progress.time, phases.end)
     far = f"{seconds:.0f} of {phases.end:g} s, {phases.at(progress.time)}"
-    table = Table(title=f"{workload.scenario.name}, {far}")
-    for column in COUNTED_COLUMNS:
-        table.add_column(column, justify="right")
+    table = _table(f"{workload.scenario.name}, {far}", COUNTED_COLUMNS)
     for number in sorted(workload.drivers):
         cells = [str(number)]
         for count, wanted in zip(progress.counted(number), progress.expected(number), strict=True):
@@ -101,13 +81,11 @@ def progress_table(progress: Progress) -> Table:
 
 def destination_table(run: Run, most: int = 20) -> Table:
     """A table of the delivery times of the slowest destinations; the JSON report has all."""
-    from rich.table import Table
-
     slowest = sorted(run.deliveries.items(), key=lambda each: -each[1].p90 if each[1].count else 0)
     some = f"the {most} slowest of {len(slowest)}; --json has all"
-    table = Table(title=f"delivery times, {some if most < len(slowest) else 'slowest first'}")
-    for column in ("destination", "received", "mean ms", "p50", "p90", "p99"):
-        table.add_column(column, justify="left" if column == "destination" else "right")
+    title = f"delivery times, {some if most < len(slowest) else 'slowest first'}"
+    columns = ("received", "mean ms", "p50", "p90", "p99")
+    table = _table(title, columns, texts=("destination",))
     for name, latency in slowest[:most]:
         times = _times(latency)
         cells = (times[key] for key in ("mean", "p50", "p90", "p99"))
@@ -117,11 +95,7 @@ def destination_table(run: Run, most: int = 20) -> Table:
 
 def audit_table(findings: list[Finding]) -> Table:
     """A table of the rules with their verdicts; every failure has its own row."""
-    from rich.table import Table
-
-    table = Table(title="audit")
-    for column in AUDITED_COLUMNS:
-        table.add_column(column)
+    table = _table("audit", texts=AUDITED_COLUMNS)
     for rule in dict.fromkeys(each.rule for each in findings):
         group = [each for each in findings if each.rule == rule]
         failed = [each for each in group if not each.passed]
@@ -131,4 +105,16 @@ def audit_table(findings: list[Finding]) -> Table:
             table.add_row(rule, f"all {len(group)}", "", shown, "PASS")
         for each in failed:
             table.add_row(rule, each.subject, each.measured, each.allowed, "FAIL")
+    return table
+
+
+def _table(title: str, numbers: Iterable[str] = (), texts: Iterable[str] = ()) -> Table:
+    """An empty table with columns of texts, and of numbers to their right."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    for column in texts:
+        table.add_column(column)
+    for column in numbers:
+        table.add_column(column, justify="right")
     return table

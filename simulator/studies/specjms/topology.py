@@ -12,15 +12,7 @@ from controlmq.errors import InputError
 from simulator.scenario import checks
 from simulator.studies.specjms.message_types import INTERACTIONS
 
-HORIZONTAL_RATES = (
-    1.53920154,
-    2.13333333,
-    6.0,
-    3.37837837,
-    11.54401154,
-    11.38519924,
-    9.23076923,
-)
+HORIZONTAL_RATES = (1.53920154, 2.13333333, 6.0, 3.37837837, 11.54401154, 11.38519924, 9.23076923)
 """Interactions a second: 1, 4 and 5 per supermarket, 2 per distribution centre, others in all."""
 
 VERTICAL_RATES = (
@@ -77,12 +69,8 @@ class Topology:
     def starts(self) -> tuple[float, ...]:
         """Interactions of each kind a second, over all locations."""
         shops, centres = self.supermarkets, self.centres
-        return tuple(
-            rate * number
-            for rate, number in zip(
-                self.rates, (shops, centres, 1, shops, shops, 1, 1), strict=True
-            )
-        )
+        senders = (shops, centres, 1, shops, shops, 1, 1)
+        return tuple(rate * number for rate, number in zip(self.rates, senders, strict=True))
 
     def only(self, interactions: Collection[int]) -> Topology:
         """The same locations with only some of the interactions."""

@@ -49,12 +49,10 @@ class Trial:
     @property
     def disturbances(self) -> list[float]:
         """When the scenario changes the work or the load, in seconds."""
-        consumers = self.scenario.consumers
-        changes = [
-            *(change for group in self.scenario.publishers for change in group.schedule),
-            *(change for consumer in consumers for change in consumer.work_schedule),
-        ]
-        return sorted({change.at for change in changes if change.at < self.duration})
+        schedules = [group.schedule for group in self.scenario.publishers]
+        schedules += [consumer.work_schedule for consumer in self.scenario.consumers]
+        times = {change.at for schedule in schedules for change in schedule}
+        return sorted(time for time in times if time < self.duration)
 
 
 @dataclass(frozen=True)

@@ -35,17 +35,13 @@ class Ranked:
 
 def rank(scores: Mapping[int, Scores], candidates: Sequence[Candidate], by: str) -> list[Ranked]:
     """The candidates, the lowest mean of ``by`` first; ``scores`` are by candidate number."""
-    ranked = [
-        Ranked(
-            candidate,
-            {
-                metric: mean_interval(per_seed(scores[candidate.number], metric))
-                for metric in METRICS
-            },
-        )
-        for candidate in candidates
-    ]
+    ranked = [Ranked(each, means_of(scores[each.number])) for each in candidates]
     return sorted(ranked, key=lambda each: (each.means[by].mean, each.means["effort"].mean))
+
+
+def means_of(scores: Scores) -> dict[str, Interval]:
+    """The mean of every metric over the seeds, with its confidence interval."""
+    return {metric: mean_interval(per_seed(scores, metric)) for metric in METRICS}
 
 
 def per_seed(scores: Scores, metric: str) -> list[float]:

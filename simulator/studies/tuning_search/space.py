@@ -68,8 +68,13 @@ class Space:
                 )
             if not is_stable(polynomial_of(poles)):
                 raise InputError("a pole lies on or outside the unit circle; move it inside.")
-        for upper in self.upper:
-            self._check_upper(upper)
+        for upper, model in itertools.product(self.upper, self.models.values()):
+            low, high = model.linear_range
+            if not low < upper <= high:
+                raise InputError(
+                    f"an upper limit is {upper:g}; the model holds for prefetches of {low:g} to "
+                    f"{high:g}, give one between."
+                )
 
     def grid(self) -> list[Candidate]:
         """Every combination once."""
@@ -113,25 +118,11 @@ class Space:
             yield poles_for(kind, settling, overshoot), _asked(kind, settling, overshoot)
 
     def _candidate(
-        self,
-        model: ArxModel,
-        kind: str,
-        poles: Sequence[complex],
-        asked: str,
-        upper: float | None,
+        self, model: ArxModel, kind: str, poles: Sequence[complex], asked: str, upper: float | None
     ) -> Candidate:
         if upper is not None:
             model = replace(model, linear_range=(model.linear_range[0], upper))
         return Candidate(0, Tuning(kind, place(kind, model, polynomial_of(poles)), model), asked)
-
-    def _check_upper(self, upper: float) -> None:
-        for model in self.models.values():
-            low, high = model.linear_range
-            if not low < upper <= high:
-                raise InputError(
-                    f"an upper limit is {upper:g}; the model holds for prefetches of {low:g} to "
-                    f"{high:g}, give one between."
-                )
 
 
 def _asked(kind: str, settling: float, overshoot: float) -> str:

@@ -43,6 +43,7 @@ def scenario(
     The receiver takes no time. With ``in_order`` its queue restores the order.
     """
     lost = 1 - pools.arrives
+    broker = Queue("broker", visibility_timeout=timeout)
 
     def pool(name: str, queue: str, to: str, threads: int, speed: float, loss: float) -> Consumer:
         return Consumer(
@@ -60,11 +61,7 @@ def scenario(
         "two pools",
         1.0,
         [Publishers("application", "senders", Duration(1 / pools.rate, "exponential"))],
-        [
-            Queue("senders"),
-            Queue("broker", visibility_timeout=timeout),
-            Queue("receiver", in_order=in_order),
-        ],
+        [Queue("senders"), broker, Queue("receiver", in_order=in_order)],
         [
             pool("senders", "senders", "broker", pools.sender_threads, pools.sender_speed, 0.0),
             pool("broker", "broker", "receiver", pools.broker_threads, pools.broker_speed, lost),

@@ -39,9 +39,9 @@ def weighed(built: Workload, seed: int) -> Weighed:
     for kind, begin, end in zip(
         flows.kinds, counts[built.phases.warm_up], counts[built.phases.end], strict=True
     ):
-        assert isinstance(kind.size, Size)
-        assert kind.size.values is not None
-        kilobytes = sum(islice(cycle(kind.size.values), begin, end)) / BYTES_PER_KILOBYTE
+        assert isinstance(kind.message.size, Size)
+        assert kind.message.size.values is not None
+        kilobytes = sum(islice(cycle(kind.message.size.values), begin, end)) / BYTES_PER_KILOBYTE
         name = base_type(flows.types[kind.type])
         sent[name] += kilobytes
         received[name] += kilobytes * len(kind.targets)
