@@ -21,7 +21,7 @@ MOVED = {
     "controlmq.rabbitmq.connecting": "controlmq.clients.pika.connecting",
     "controlmq.rabbitmq.consuming": "controlmq.clients.pika.ready_consumer",
     "controlmq.rabbitmq.flows": "controlmq.measure.flows",
-    "controlmq.rabbitmq.handling": "controlmq.clients.pika.handling",
+    "controlmq.rabbitmq.handling": "controlmq.clients.pika.user_handler",
     "controlmq.rabbitmq": "controlmq.clients.pika",
     "controlmq.schedule": "controlmq.controllers.gain_schedule",
     "controlmq.tuning": "controlmq.controllers.controller_file",

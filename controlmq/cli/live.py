@@ -10,7 +10,7 @@ from controlmq.cli.arguments import count, number, option
 from controlmq.errors import InputError
 
 if TYPE_CHECKING:
-    from controlmq.clients.pika.handling import Handler
+    from controlmq.clients.pika.user_handler import Handler
 
 URL_VARIABLE = "CONTROLMQ_URL"
 """The environment variable for the URL: everyone who lists processes sees arguments."""
@@ -69,7 +69,7 @@ def consume_from(arguments: Namespace, **how: Any) -> bool:
 
 
 def _handler(arguments: Namespace) -> Handler:
-    from controlmq.clients.pika.handling import load_handler, work_of
+    from controlmq.clients.pika.user_handler import load_handler, work_of
 
     if arguments.handler:
         return load_handler(arguments.handler)

@@ -1,8 +1,8 @@
 """What an adapter of a client library must provide.
 
-An adapter translates: it reports events to the :class:`~controlmq.clients.runner.Runner` of its
-channel and does on the wire what the runner asks for. All decisions are made in
-:mod:`controlmq.consumer`.
+An adapter translates: it reports events to the runner of its channel
+(:mod:`controlmq.clients.channel_runner`) and does on the wire what the runner asks for. All
+decisions are made in :mod:`controlmq.consumer`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
-from controlmq.consumer.ledger import Ack
 
 
 class Adapter(Protocol):

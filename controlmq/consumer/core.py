@@ -19,8 +19,8 @@ from typing import Any
 
 from controlmq.consumer.commands import CancelLane, Command, Notice, OpenLane
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
+from controlmq.consumer.delivery_tags import Ack, Ledger
 from controlmq.consumer.lanes import Held, Lane
-from controlmq.consumer.ledger import Ack, Ledger
 
 IDLE_AFTER_SECONDS = 0.1
 """Seconds for which a slot must have been overdue before held acks are given back."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from controlmq.consumer.delivery_tags import Ack, Ledger
 from controlmq.consumer.lanes import Lane
-from controlmq.consumer.ledger import Ack, Ledger
 from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.window import Window
 

@@ -60,7 +60,7 @@ class Consuming:
         return [step.sample.rate for step in self.steps[-last:]]
 
 
-MODEL = ArxModel(a=0.1, b=70.0, c=0.0, interval=1.0, linear_range=(0.5, 9.0))
+MODEL = ArxModel(a=0.1, b=70.0, c=0.0, interval=0.02, linear_range=(0.5, 9.0))
 
 
 @pytest.mark.parametrize("by_name", [False, True], ids=["file", "law and file"])

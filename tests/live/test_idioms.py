@@ -8,8 +8,8 @@ import pika
 import pika.exceptions
 import pytest
 
+from controlmq.clients.channel_runner import clock
 from controlmq.clients.pika.wrap import wrap
-from controlmq.clients.runner import clock
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step

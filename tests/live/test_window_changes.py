@@ -15,7 +15,7 @@ from typing import Any
 import pika
 import pytest
 
-from controlmq.clients.controlled import ControlledConsumer as Consumer
+from controlmq.clients.controlled_consumer import ControlledConsumer as Consumer
 from controlmq.clients.pika.wrap import wrap
 from controlmq.loop import Sample
 from tests.live.handled import Handled, assert_empty

@@ -9,8 +9,8 @@ import pytest
 
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
+from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Held, Lane
-from controlmq.consumer.ledger import Ack
 from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import Sensors
 from controlmq.consumer.window import Window

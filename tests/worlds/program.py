@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from controlmq.consumer.commands import CancelLane, OpenLane
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
+from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
-from controlmq.consumer.ledger import Ack
 from controlmq.loop import Sample
 from tests.worlds.broker import BrokerQueue, Violation
 from tests.worlds.circumstances import draw_target

@@ -8,12 +8,12 @@ from typing import Any
 from pika import frame, spec
 from pika.channel import Channel
 
+from controlmq.clients.channel_runner import clock
 from controlmq.clients.pika import private
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
-from controlmq.clients.runner import clock
 from controlmq.clients.settings import Settings
+from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
-from controlmq.consumer.ledger import Ack
 
 Callback = Callable[..., Any]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from pika.adapters.blocking_connection import BlockingChannel
 
+from controlmq.clients.channel_runner import clock
 from controlmq.clients.pika import private
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
 from controlmq.clients.pika.generator import Generator, Message
-from controlmq.clients.runner import clock
 from controlmq.clients.settings import Settings
+from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
-from controlmq.consumer.ledger import Ack
 
 
 class BlockingAdapter:

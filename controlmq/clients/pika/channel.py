@@ -10,9 +10,9 @@ from pika import frame, spec
 from pika.exceptions import DuplicateConsumerTag
 
 from controlmq.clients.adapter import Adapter
-from controlmq.clients.controlled import ControlledConsumer, Controllers
+from controlmq.clients.channel_runner import Runner, clock
+from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
 from controlmq.clients.pika import private
-from controlmq.clients.runner import Runner, clock
 from controlmq.clients.settings import Settings
 from controlmq.errors import InputError
 

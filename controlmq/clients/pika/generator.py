@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from controlmq.clients.channel_runner import clock
 from controlmq.clients.pika import private
-from controlmq.clients.runner import clock
 from controlmq.consumer.consumer import Consumer
 
 Message = tuple[Any, Any, Any]

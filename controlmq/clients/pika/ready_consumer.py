@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controlmq.clients.pika.connecting import check_queue, connection_to
-from controlmq.clients.pika.handling import Handler, Handling
+from controlmq.clients.pika.user_handler import Handler, Handling
 from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.stopping import Stop, signals
 from controlmq.loop import Step

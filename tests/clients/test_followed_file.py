@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from controlmq.clients.controlled import ControlledConsumer
-from controlmq.clients.runner import Runner
+from controlmq.clients.channel_runner import Runner
+from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.settings import Settings
 from controlmq.controllers import PI, Limits
 from controlmq.controllers.resolve import default_tuning, resolve

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from controlmq.checks import prefetch_count
+from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.followed_file import FollowedFile
-from controlmq.clients.runner import Runner, clock
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
 from controlmq.controllers import OpenLoop
