@@ -185,6 +185,7 @@ def test_a_table_with_a_hole_is_refused() -> None:
         Schedule(profiles)
 
 
+@pytest.mark.slow
 def test_when_the_service_time_jumps_a_schedule_tracks_better_than_any_single_law() -> None:
     """A small run of ``python -m benchmarks gain_scheduling``, on the models of theory."""
     scenario, seeds = jumping(samples=100), range(1, 6)
