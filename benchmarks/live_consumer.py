@@ -39,7 +39,7 @@ class Bed:
 
     @contextmanager
     def filled_queue(self, kind: QueueKind, messages: int) -> Iterator[str]:
-        """A queue of this kind with so many messages of 256 bytes waiting."""
+        """A queue of this kind in which this number of messages of 256 bytes wait."""
         with declared_queue(self.broker.parameters, kind) as queue:
             fill(self.broker.parameters, queue, messages, size=256)
             yield queue
@@ -71,7 +71,7 @@ def consume(
     record: Callable[[Transition], None] | None = None,
     events: Mapping[int, Callable[[], None]] = MappingProxyType({}),
 ) -> list[Step]:
-    """Run one wrapped consumer for so many samples; ``goal`` may depend on the sample.
+    """Run one wrapped consumer for ``samples`` samples; ``goal`` may depend on the sample.
 
     ``events`` are things to do at the start of a sample.
     """

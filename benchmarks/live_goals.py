@@ -29,8 +29,8 @@ STAIRCASE = (100.0, 400.0, 200.0, 650.0)
 STAIR, STAIR_SETTLE = 40, 15
 LIMITS = Limits(0.1, 14.0)
 QUORUM_SETTLE = 60
-"""Samples. After a large fill of a quorum queue rates scatter for about half a minute; the broker
-seems to be busy with what it was given, which on a small machine the consumer feels."""
+"""Samples. After a large fill of a quorum queue rates scatter for about half a minute: the broker
+seems to be busy storing the messages, which slows the consumer on a small machine."""
 
 CALM = 1.0
 """Percent of the processor that the host may take from a run, or a sample, that counts as
@@ -75,7 +75,7 @@ class WholePrefetch:
 class Stolen:
     """Processor time that the host of a virtual machine gave to others, as Linux counts it.
 
-    Reported beside a run, for no controller can give it back: while it is taken, broker,
+    Reported beside a run, because no controller can make up for it: while it is taken, broker,
     network and consumer all stand still.
     """
 
@@ -170,7 +170,7 @@ def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:
 
 
 def refill(now: Any, parameters: Any, queue: str, messages: int) -> None:
-    """When it is time to, publish so many messages."""
+    """Publish ``messages`` messages once ``now`` is set."""
     now.wait()
     for _ in range(PORTIONS):
         fill(parameters, queue, messages // PORTIONS)

@@ -6,11 +6,11 @@ message that is copied to several queues; each directly and behind 11 ms of roun
 that is compared was used to calibrate: works and publish rates differ, and so do the numbers of
 copies, except that both have a single one.
 
-A machine that others share is now faster and now slower, for seconds or minutes. So calibrating
-and measuring take turns, and both see the same of it. Without a delay on the way a latency is
-hardly more than what the machine takes to wake everybody up, and may be half as long again ten
-seconds later; its medians take many visits to be worth comparing, behind 11 ms a few will do. In a
-visit the latencies that calibrate and those that are compared come mixed.
+The speed of a shared machine changes within seconds or minutes. So calibrating and measuring take
+turns, and both see the same changes. Without a network delay, latency is hardly more than the time
+the machine takes to wake the processes up, and may be half as long again ten seconds later: its
+medians can be compared only after many visits, behind 11 ms after a few. Within a visit, latencies
+that calibrate and latencies that are compared alternate.
 
 The broker and the network have one core and the consumer another where there are two, as if
 each had a machine of its own. Work is spun: see ``controlmq.measure.calibration.consuming``.
@@ -97,7 +97,7 @@ PREDICTED = 5.0
 """Seconds simulated at each point."""
 
 UNWATCHED = "?heartbeat=0"
-"""What a URL ends with whose connection may be silent for minutes, while others have their turn."""
+"""Query of a URL whose connection may be silent for minutes, while others have their turn."""
 
 LEAD = 0.1
 """Seconds before the first message that is sent at a given time."""
@@ -358,7 +358,7 @@ def predicted_latency(
 def predicted_fan_out(found: Calibration, copies: int) -> float:
     """The median latency over all copies, seconds.
 
-    Those that calibrate come at even distances too, but more seldom, which wakes everybody later.
+    Messages that calibrate are evenly spaced too, but further apart, so processes wake up later.
     """
     sooner = found.latency_at(FANOUT_RATE) / found.latency_at(COPIES_RATE)
     names = [f"queue {number}" for number in range(copies)]

@@ -309,7 +309,7 @@ def compared(
 
 
 def of_length(messages: int) -> dict[str, float]:
-    """One run that delivers so many messages: its time, and the peak memory of this process."""
+    """One run that delivers ``messages`` messages: its time, and this process's peak memory."""
     Simulation(topology(5)).run_until(1.0)  # loads the compiled engine
     simulation = Simulation(topology(5))
     start = time.perf_counter()

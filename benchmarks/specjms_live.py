@@ -63,7 +63,7 @@ AS_PRICES = {"productAnnouncement": Option(GROUPS["b"], "type")}
 
 @dataclass(frozen=True)
 class Case:
-    """What runs on both brokers, on the real one for so many seconds in a turn."""
+    """What runs on both brokers, on the real one for ``turn`` seconds at a time."""
 
     topology: Topology
     turn: float

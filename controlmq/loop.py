@@ -130,9 +130,9 @@ class Loop:
     is called with the transition between every two consecutive samples.
 
     A controller that raises or returns something that is not a finite number of at least
-    0 does not stop the consumer: the prefetch in force stays, the log says so once, and
-    once more when the controller is back. Nor does a ``record`` that raises, on a full disk
-    say: the row belongs to the recorder.
+    0 does not stop the consumer: the prefetch in force stays; this is logged
+    once, and again when the controller recovers. A ``record`` that raises, for example on a full
+    disk, does not stop the consumer either.
     """
 
     def __init__(

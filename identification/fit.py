@@ -103,7 +103,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Fit:
-    """What came of one group: a ``model``, or the ``reason`` in a sentence why not.
+    """The result for one group: a ``model``, or a ``reason``: a sentence that says why it has none.
 
     ``key`` holds the group's columns and their values, ``group`` the values in one word.
     ``cause`` is the reason in a word. ``estimates`` and ``condition`` are there whenever the

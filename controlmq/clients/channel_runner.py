@@ -259,4 +259,4 @@ class Runner:
 
 
 def _nothing() -> None:
-    """Nothing waits for the end of a wake."""
+    """Does nothing; default of ``after_wake``."""

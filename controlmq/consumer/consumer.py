@@ -23,19 +23,20 @@ at the upper limit, shaped by held acks alone, as single-active and exclusive co
 streams need it. ``auto``: lanes, until the queue turns out not to share."""
 
 LINGER_INTERVALS = 3.0
-"""Intervals for which a lane must have been superfluous before it is retired; a controller
-that moves about its goal would otherwise open and retire lanes all the time."""
+"""A lane is retired after it was not needed for this many intervals; a controller that moves
+about its goal would otherwise open and retire lanes all the time."""
 
 SHORTEST_INTERVAL_SHARE = 0.9
-"""After a late sample the next interval may be this much shorter, to be in step again."""
+"""After a late sample the next interval may be shortened to this share, so that samples get
+back on schedule."""
 
 DEFAULT_MAX_HELD = 250
 """Acks held at most unless the user says otherwise: what a crash could deliver twice. Also the
 size of a single subscription that is controlled and has no limits."""
 
 PROBE_WINDOWS = 3
-"""Windows' worth of messages that pass a new lane by before the queue counts as one that
-serves a single consumer."""
+"""If the first lane gets this many windows of messages and the new lane none, the queue serves
+one consumer at a time."""
 
 REFUSED_LANE_RETRY_SECONDS = 10.0
 """Seconds after a refused lane before another one is asked for."""
@@ -233,7 +234,7 @@ class Consumer:
 
 
 def _nothing() -> None:
-    """A consumer that nobody controls has samples that nobody takes."""
+    """Does nothing: without a loop no samples are taken."""
 
 
 def _most(prefetch: float, shape: Shape) -> int:

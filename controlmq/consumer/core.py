@@ -29,7 +29,7 @@ FIRST_LONGEST_CALL_SECONDS = 0.002
 """Seconds that the user's code is assumed to take before it was called for the first time."""
 
 LONGEST_CALL_FADES_TO = 0.99
-"""What is left, a message later, of the longest call remembered."""
+"""Factor by which the remembered longest call shrinks with each message."""
 
 LONG_CALL_SHARE = 0.1
 """Share of ``max_hold``. Where the user's code takes longer, acks are sent before it starts."""
@@ -208,7 +208,8 @@ class Core:
         elif tag in self.ledger.fetched:
             self._ack_fetched([tag])
         else:
-            # Unknown or acknowledged before: the broker judges, as without us.
+            # Unknown or already acknowledged: pass it on and let the broker decide, as plain
+            # pika does.
             self.give_back_all(now)
             self.verbatim.append(Ack(tag, False))
 

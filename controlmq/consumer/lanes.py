@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """An acknowledgement that the handler gave and that is held, since when (seconds)."""
+    """A held ack: its tag, its lane, and since when (seconds)."""
 
     tag: int
     lane: Lane

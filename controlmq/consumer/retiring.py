@@ -132,6 +132,6 @@ class LanePlan:
         return not self._merging and sum(lane.size for lane in self._retiring) > surplus
 
     def _in_vain_at(self) -> float:
-        """When the queue will have failed to fill the retiring lanes while acks may be held."""
+        """When to stop retiring: ``max_hold`` after the oldest kept ack."""
         oldest = [lane.kept[0].since for lane in self._retiring if lane.kept]
         return min(oldest, default=self._retiring_since) + self.window.max_hold

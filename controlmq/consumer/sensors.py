@@ -35,15 +35,15 @@ STARVED_AFTER_TURNAROUNDS = 4.0
 STARVED_AFTER_INTERVALS = 0.2
 """Share of an interval for which slots must have been overdue, too. Processor time taken by
 other programs was seen to make spells of up to 0.2 s; a queue that gives less than the window
-takes makes longer ones, because its slots are overdue all the time. The price: the interval in
-which a queue runs dry may count as limited by the window, a fifth too low, and so do pauses
-between quick bursts."""
+takes makes longer ones, because its slots are overdue all the time. Drawback: the interval in
+which a queue runs dry may count as window-limited although its rate is up to a fifth too low;
+so may an interval with pauses between quick bursts."""
 
 FIRST_TURNAROUND_SECONDS = 0.5
 """Seconds to wait for a first message before the queue counts as dry."""
 
 LONGEST_STEP_INTERVALS = 1.3
-"""Intervals. One that a busy machine or a long handler drew out further is not one step."""
+"""An interval longer than this many nominal ones is not counted as one step."""
 
 SPAN_SECONDS = 10.0
 """Seconds over which one lowest turnaround is taken."""

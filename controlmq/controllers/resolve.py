@@ -1,7 +1,6 @@
 """From what a user gives as a controller to one that runs.
 
-What was given is looked at once, by :func:`resolve`; the value that comes of it knows everything
-that a loop asks for.
+:func:`resolve` inspects the argument once and returns one value with everything a loop needs.
 """
 
 from __future__ import annotations
@@ -100,11 +99,6 @@ def controller_from(
 ) -> Controller:
     """A fresh controller of what :func:`resolve` takes."""
     return resolve(spec, model=model, limits=limits).make()
-
-
-def model_of(spec: ControllerSpec) -> ArxModel | None:
-    """The model that comes with a controller, where one does."""
-    return None if _is_law(spec) else resolve(spec).model
 
 
 def build(tuning: Tuning, limits: Limits | None = None) -> P | PI | PID:

@@ -43,8 +43,8 @@ PUBLISHING_LINK, CONSUMING_LINK = "publishing", "consuming"
 def broker_of(found: Calibration, cores: int = 1) -> Broker:
     """The broker's costs.
 
-    None is more than what it is a part of: measured alone, the slower of client and broker
-    counts, and together they work at the same time.
+    No cost is larger than the total that contains it: measured alone, the slower of client and
+    broker counts, and together they work at the same time.
     """
     from simulator import Broker
 
@@ -68,7 +68,7 @@ def latency_of(found: Calibration, work: float, prefetch: float, rate: float) ->
     """The median latency at this rate (messages/second) of a consumer with this work (seconds).
 
     Both curves are straight in between; the share that a load adds is taken to grow with it.
-    What has to wait does so while another is handled, and with prefetch 1 for a whole round.
+    A message waits while another is handled; with prefetch 1 for a whole round trip.
     """
     from controlmq.measure.calibration import LOADED_SHARE
 

@@ -40,8 +40,8 @@ skip a file that has an older date."""
 
 @dataclass(frozen=True)
 class Progress:
-    """What one batch brought. ``refused`` says of every file that was left out, why; ``without``
-    are the groups that have no model now, with their reasons. What was published before stays.
+    """The result of one batch. ``refused`` has a sentence for each file left out; ``without`` are
+    the groups that have no model now, with their reasons. What was published before stays.
     """
 
     counts: Counts = field(default_factory=Counts)

@@ -117,7 +117,7 @@ def test_a_controller_file_may_take_the_place_of_a_model(path: Path) -> None:
     assert running.controller.kind == "p"
 
 
-def test_what_makes_no_controller_is_said_once_and_the_old_one_goes_on(
+def test_an_invalid_file_is_logged_once_and_the_old_controller_goes_on(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = Running(path)

@@ -22,7 +22,7 @@ def samples(
     interval: float = 1.0,
     waits: list[float] | None = None,
 ) -> list[Sample]:
-    """Samples of a consumer with so many slots.
+    """Samples of a consumer with this number of slots.
 
     A slot released at ``t`` gets its message at ``arrive(t + TURNAROUND)``, or after the message
     before it. ``waits`` collects how long each message waited for the handler.

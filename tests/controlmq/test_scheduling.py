@@ -34,7 +34,7 @@ from controlmq.controllers import (
     controller_from,
     random_levels,
 )
-from controlmq.controllers.resolve import model_of
+from controlmq.controllers.resolve import resolve
 from controlmq.student import mean_interval
 from simulator import SimulatedConsumer
 from tests.known.jumping_work import deadbeat, faster_published, jumping, tracking_error, working
@@ -143,7 +143,7 @@ def test_a_schedule_survives_its_file_and_any_controller_may_be_one(tmp_path: Pa
         controller = controller_from(given_as)
         assert isinstance(controller, ScheduledController)
         assert [law.gains for law in controller.laws] == [tuning(FAST).gains, tuning(SLOW).gains]
-        assert model_of(given_as) == FAST
+        assert resolve(given_as).model == FAST
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_page_of_sparks_becomes_a_sentence(said: str, sentence: str) -> None:
     assert str(error.value).endswith(".")
 
 
-def test_a_full_disk_is_said_and_what_is_no_users_fault_is_not_hidden() -> None:
+def test_a_full_disk_is_reported_and_what_is_no_users_fault_is_not_hidden() -> None:
     with pytest.raises(ControlmqError, match="the disk is full"), in_a_sentence("traces"):
         raise OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(PySparkException, match="a bug"), in_a_sentence("traces"):

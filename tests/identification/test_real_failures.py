@@ -104,7 +104,7 @@ WITHOUT_PRIVILEGE = [
 
 @pytest.fixture
 def bound_by_permissions(tmp_path: Path) -> list[str]:
-    """What makes a command obey permission bits, whoever runs the tests."""
+    """What makes a command obey permission bits, even if root runs the tests."""
     within = WITHOUT_PRIVILEGE if os.geteuid() == 0 else []
     if within and shutil.which(within[0]) is None:
         pytest.skip("root may read everything here: there is no setpriv to give that up with")
@@ -184,7 +184,7 @@ def small_disk(tmp_path: Path) -> tuple[list[str], Path, Path]:
     own = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
     within = [*own, "sh", "-c", ON_A_SMALL_DISK, "sh", str(disk), str(saved)]
     if shutil.which("unshare") is None or subprocess.run([*within, "true"]).returncode != 0:
-        pytest.skip("no small disk can be mounted here, for want of unshare or of the right to")
+        pytest.skip("cannot mount a small disk: unshare is missing or not permitted")
     return within, disk, saved
 
 

@@ -46,7 +46,7 @@ def test_a_java_that_fails_is_quoted(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_session_that_runs_is_used_and_left_on(spark: SparkSession) -> None:
     with session() as again:
-        # Spark may wrap the one session of its context anew.
+        # Spark may wrap the one session of its context again.
         assert again.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"

@@ -74,7 +74,7 @@ class Folder:
         return told[-1]
 
     def until(self, spark: SparkSession, samples: int, then: Callable[[], None]) -> None:
-        """Go on until a batch ends with so many samples counted, then have that done, once."""
+        """Go on until a batch ends with ``samples`` samples counted, then call ``then`` once."""
         started = done = False
 
         def tell(_progress: Progress) -> None:

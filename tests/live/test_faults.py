@@ -114,7 +114,7 @@ def test_a_killed_broker(disposable_broker: Broker, kind: QueueKind) -> None:
                 return
             if len(self.handled) == 500:
                 # RabbitMQ writes acks of a classic queue to disk once it is idle for a while;
-                # those it had not written yet are forgotten by kill -9, whoever consumes.
+                # those it had not written yet are forgotten by kill -9, with any consumer.
                 settled.update(self.handled)
                 channel.connection.sleep(IDLE_BROKER)
             elif len(self.handled) == 520:

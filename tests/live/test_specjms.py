@@ -54,7 +54,7 @@ def test_every_message_that_is_to_follow_follows(broker: Broker, types: object) 
         for location in locations
         for driver in location.drivers
     }
-    # Whoever received a message sent what follows from it, once.
+    # Each receiver of a message sent what follows from it, once.
     answered: Counter[str] = Counter()
     for answer in Flow(topology).answers:
         answered[answer.type] += received.get(

@@ -272,7 +272,7 @@ turns = st.lists(
 
 
 def change(simulation: Simulation, turns: list[tuple[str, int, float]]) -> None:
-    """Turn knobs of whoever is there, those that have joined or were removed included."""
+    """Turn knobs of all participants, including those that have joined or were removed."""
     for knob, place, value in turns:
         consumers, groups = simulation.consumers, simulation.publishers
         consumer, group = consumers[place % len(consumers)], groups[place % len(groups)]
@@ -310,7 +310,7 @@ def on_the_way(state: SimulationState) -> int:
 
 
 def check_that_all_arrive(simulation: Simulation) -> None:
-    """Between whoever sends a message and the queues it goes to, none is lost or made."""
+    """Between the sender of a message and the queues it goes to, none is lost or made."""
     state = simulation.state
     queues, kinds = state.queues, state.kinds
     published = [

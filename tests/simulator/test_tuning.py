@@ -62,7 +62,7 @@ def test_error_and_effort_add_up_by_hand() -> None:
     assert found.mean_recovery == 0
 
 
-def test_a_goal_step_and_a_disturbance_start_the_clock_anew() -> None:
+def test_a_goal_step_and_a_disturbance_restart_the_clock() -> None:
     rates = [100.0] * 4 + [150, 200, 200, 200] + [100, 200, 200, 200]
     goals = [100.0] * 4 + [200.0] * 8
     found = score(walk(rates, goals, [1.0] * 12), disturbances=[17.0])

@@ -73,7 +73,7 @@ class Broker:
         self._in_turn = in_turn
 
     def publish(self, queue: BrokerQueue, count: int) -> None:
-        """So many new messages."""
+        """Add ``count`` new messages to the queue."""
         first = self.published
         self.published += count
         queue.published += count

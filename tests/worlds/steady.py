@@ -177,7 +177,7 @@ class SimulatorWorld:
             self.simulation.set_prefetch("consumer", plant.prefetch)
 
     def acknowledged_at(self, seconds: float) -> int:
-        """Messages whose ack had reached the broker, so many seconds after the start."""
+        """Messages whose ack had reached the broker ``seconds`` after the start."""
         while (self._samples + 1) * self.plant.interval <= seconds:
             self._samples += 1
             self.consumer.observe()

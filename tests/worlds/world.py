@@ -161,7 +161,7 @@ class World:
             self.push(self.now + 0.01, CLIENT, lambda *_: program.begin(), None, None)
 
     def advance(self, events: float = math.inf, until: float = math.inf) -> bool:
-        """Let things happen, until so many events or that time; whether anything is left."""
+        """Let things happen until this number of events or this time; whether anything is left."""
         heap = self._heap
         broker = self.broker
         queues = self.queues

@@ -235,4 +235,4 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
 
 
 def _nothing(_method_frame: Any) -> None:
-    """An answer that says nothing new."""
+    """Ignores the confirmation of a cancel."""

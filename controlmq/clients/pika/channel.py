@@ -127,7 +127,8 @@ class AdaptivePikaChannel:
             entry["callback"] = self._once_a_consumer(entry["callback"])
         self._cancelled_lanes: dict[str, str | None] = {}
         """By lane tag, what the user's callbacks are called with: a consumer's tag, or None."""
-        # And one of our own, so that the books are right without any of theirs.
+        # A callback of our own, so that the core learns of cancels even if the user registered
+        # none.
         self.add_on_cancel_callback(lambda _frame: None)
 
     def _once_a_consumer(self, callback: Callable[[Any], Any]) -> Callable[[Any], None]:
@@ -192,7 +193,7 @@ class AdaptivePikaChannel:
         self._runner.fix(prefetch)
 
     def _restorable(self) -> bool:
-        """Whether nothing of ours is in the user's hands that pika's channel would not know."""
+        """Whether pika's own channel can take over now."""
         return True
 
     def _hand_back(self) -> None:

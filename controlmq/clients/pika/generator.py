@@ -55,7 +55,7 @@ class Generator:
                 yield None, None, None
 
     def _handed_over(self) -> Iterator[Message]:
-        """One message, with the clock attended to before and the user's work timed."""
+        """Yields one message: does what is due first, then times the user's work."""
         runner, consumer = self._channel._runner, self.consumer
         assert consumer is not None
         if self._channel.is_open:

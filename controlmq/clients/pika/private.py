@@ -91,7 +91,8 @@ def is_awaiting_cancel(channel: Any, tag: str) -> bool:
 def send_cancel_at_once(channel: Any, tag: str) -> None:
     """Send a cancel ahead of the requests that wait; AMQP allows that, RabbitMQ keeps the order.
 
-    Expects an answer: pika keeps the tags of consumers cancelled without one for ever.
+    Waits for CancelOk, because pika never forgets the tag of a consumer that was cancelled
+    without waiting.
     """
     channel._cancelled.add(tag)
     channel.callbacks.add(

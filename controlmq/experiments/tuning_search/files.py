@@ -61,7 +61,7 @@ def front_of(outcome: Outcome) -> list[Ranked]:
 
 
 def other_axis(by: str) -> str:
-    """What is paid for a low error: effort; and for a low effort, error."""
+    """The metric of the other axis: effort, or error if effort is searched."""
     return "iae" if by == "effort" else "effort"
 
 

@@ -33,7 +33,7 @@ EXPERIMENT_SAMPLES = 240
 
 LOAD_FACTORS = (1.0, 4.0, 16.0, 64.0)
 """Factors on the scenario's publish rate, tried in turn. A search may run at a rate just above its
-goal, but an experiment goes to the knee, and rows without messages do not show the window."""
+goal, but the experiment goes up to the knee and needs more messages than the goal takes."""
 
 MOST_STARVED_SHARE = 0.1
 """Share of the experiment's rows that may lack messages."""

@@ -1,7 +1,7 @@
 """A publisher in a separate process that stamps each message with the time it was sent.
 
-Consumer and publisher run on one machine, so their clocks are one: what a stamp says and when
-the message is handled tell the latency.
+Consumer and publisher run on one machine, so both use the same clock: latency is the time of
+handling minus the stamp.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def _send_all(outlets: Iterable[Outlet], origin: float, then: Callable[[], None]
 
 
 class _After:
-    """Does something once, when it has been called for the last time."""
+    """Calls a function once, after the last of several expected calls."""
 
     def __init__(self, times: int, does: Any) -> None:
         self._left, self._does = times, does
