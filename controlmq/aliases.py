@@ -1,4 +1,4 @@
-"""Module paths of earlier releases, which still import what they named.
+"""Old module paths, which still import what they named.
 
 ``import controlmq`` installs a finder for them. A path that is not in the table costs the
 import system one look into a dictionary.
@@ -15,23 +15,18 @@ from types import ModuleType
 
 MOVED = {
     "controlmq.cli.drawing": "controlmq.experiments.drawing",
-    "controlmq.confidence": "controlmq.student",
-    "controlmq.design.placement": "controlmq.controllers.placement",
     "controlmq.rabbitmq.calibration": "controlmq.measure.calibration",
-    "controlmq.rabbitmq.connecting": "controlmq.clients.pika.connecting",
-    "controlmq.rabbitmq.consuming": "controlmq.clients.pika.ready_consumer",
     "controlmq.rabbitmq.flows": "controlmq.measure.flows",
-    "controlmq.rabbitmq.handling": "controlmq.clients.pika.user_handler",
     "controlmq.rabbitmq": "controlmq.clients.pika",
     "controlmq.schedule": "controlmq.controllers.gain_schedule",
     "controlmq.tuning": "controlmq.controllers.controller_file",
-    "identification.replacing": "controlmq.replacing",
     "simulator.cluster": "simulator.studies.cluster",
     "simulator.specjms": "simulator.studies.specjms",
     "simulator.tuning": "simulator.studies.tuning_search",
     "simulator.visibility": "simulator.studies.visibility",
 }
-"""Old path: new path. A package's old path stands for those of its modules, too."""
+"""Old path: new path. The old path of a package also covers those of its modules that are in the
+new package under the same name; modules that were renamed are not found."""
 
 
 def install() -> None:

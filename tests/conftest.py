@@ -53,7 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class BrokerApart(LoadScopeScheduling):
     """Tests side by side: a file at a time, and all with a broker one after another.
 
-    They share the broker, which takes long to start, and have its timing to themselves.
+    They share the broker, which takes long to start, and have its timing to themselves. Files in
+    folders below ``live`` are an exception: they run beside the others, file by file, so that one
+    worker does not have to do all the waiting. The other one starts a broker of its own for them.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -13,7 +13,7 @@ from benchmarks.__main__ import names
 from controlmq.cli.main import COMMANDS, parsed
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")])
 EVERY_PAGE = pytest.mark.parametrize(
     "page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES]
 )
@@ -39,8 +39,9 @@ def understood(command: str) -> None:
 
 
 def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stopped:
         parsed([command, "--help"])
+    assert stopped.value.code == 0, f"controlmq {command}: exit code {stopped.value.code}"
     return set(re.findall(r"--[a-z-]+", capsys.readouterr().out.split("\n\n", 1)[0]))
 
 
@@ -90,3 +91,8 @@ def test_the_commands_of_the_pages_are_found() -> None:
 def test_a_command_with_a_mistake_is_refused(command: str) -> None:
     with pytest.raises(pytest.fail.Exception):
         understood(command)
+
+
+def test_a_misspelt_command_in_a_sentence_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AssertionError, match="exit code 2"):
+        options_of("desing", capsys)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.channel import Channel
 
 from controlmq.clients.pika import private
 from controlmq.errors import ControlmqError
+
+
+def refusal(missing: str) -> str:
+    """The whole sentence about a pika that lacks ``missing`` and nothing else."""
+    return rf"^pika \S+ has no {missing}, which wrapping needs; install a pika .* 1\.3"
 
 
 @pytest.mark.parametrize(
@@ -17,3 +25,61 @@ def test_a_channel_without_what_wrapping_needs_is_refused(kind: type, missing: s
     channel = kind.__new__(kind)  # nothing that a constructor would have added
     with pytest.raises(ControlmqError, match=rf"has no .*{missing}.*; install a pika .* 1\.3"):
         private.check(channel)
+
+
+@pytest.mark.parametrize("name", private.BLOCKING_NAMES)
+def test_a_blocking_channel_that_lacks_one_name_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = blocking()
+    monkeypatch.delattr(channel if name in vars(channel) else BlockingChannel, name)
+    with pytest.raises(ControlmqError, match=refusal(name)):
+        private.check(channel)
+
+
+@pytest.mark.parametrize("name", private.ASYNCHRONOUS_NAMES)
+def test_an_asynchronous_channel_that_lacks_one_name_is_refused(name: str) -> None:
+    alone, inside = asynchronous(), asynchronous()
+    delattr(alone, name)
+    delattr(inside, name)
+    for channel in (alone, blocking(inside)):
+        with pytest.raises(ControlmqError, match=refusal(name)):
+            private.check(channel)
+
+
+def test_callbacks_without_their_stack_are_refused() -> None:
+    alone, inside = asynchronous(), asynchronous()
+    del alone.callbacks._stack, inside.callbacks._stack
+    for channel in (alone, blocking(inside)):
+        with pytest.raises(ControlmqError, match=refusal(r"callbacks\._stack")):
+            private.check(channel)
+
+
+@pytest.mark.parametrize("name", private.CONNECTION_NAMES)
+def test_a_connection_that_lacks_one_name_is_refused_where_it_is_used(name: str) -> None:
+    channel = asynchronous()
+    delattr(channel.connection, name)
+    with pytest.raises(ControlmqError, match=refusal(name)):
+        private.check(channel)
+    private.check(blocking(channel))  # has timers of its own
+
+
+def test_a_channel_that_has_every_name_is_accepted() -> None:
+    private.check(asynchronous())
+    private.check(blocking())
+
+
+def asynchronous() -> Any:
+    """Something with every name that wrapping needs of an asynchronous channel."""
+    channel = SimpleNamespace(**dict.fromkeys(private.ASYNCHRONOUS_NAMES))
+    channel.callbacks = SimpleNamespace(_stack={})
+    channel.connection = SimpleNamespace(**dict.fromkeys(private.CONNECTION_NAMES))
+    return channel
+
+
+def blocking(inner: Any = None) -> Any:
+    """A blocking channel around ``inner``, without a connection."""
+    channel: Any = BlockingChannel.__new__(BlockingChannel)
+    channel._impl = inner or asynchronous()
+    channel._pending_events = []
+    return channel

@@ -1,4 +1,4 @@
-"""Module paths of earlier releases import what they named."""
+"""Old module paths import what they named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from importlib import import_module
 
 import pytest
 
+import controlmq
 from controlmq.aliases import MOVED, new_path
+from controlmq.clients.controlled_consumer import ControlledConsumer
 
 
 @pytest.mark.parametrize("old", sorted(MOVED))
@@ -28,6 +30,23 @@ def test_the_modules_of_a_moved_package_are_not_loaded_twice() -> None:
     with pytest.warns(DeprecationWarning, match="is now controlmq.measure"):
         old = import_module("controlmq.rabbitmq.flows.plan")
     assert old is import_module("controlmq.measure.flows.plan")
+
+
+def test_the_old_package_of_pika_has_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "controlmq.rabbitmq", raising=False)
+    with pytest.warns(DeprecationWarning, match=r"is now controlmq\.clients\.pika"):
+        old = import_module("controlmq.rabbitmq")
+    assert old.Consumer is ControlledConsumer
+    assert old.wrap is controlmq.wrap
+    assert old.unwrap is controlmq.unwrap
+
+
+def test_a_module_that_was_renamed_is_not_found_at_its_old_path() -> None:
+    with (
+        pytest.warns(DeprecationWarning, match="is now"),
+        pytest.raises(ModuleNotFoundError, match=r"controlmq\.clients\.pika\.handling"),
+    ):
+        import_module("controlmq.rabbitmq.handling")
 
 
 def test_the_warning_points_at_the_line_that_imports() -> None:

@@ -18,8 +18,12 @@ from controlmq import ArxModel
 controller_from("pid", model=ArxModel(0.1, 60.0, 0.0, 1.0, (0.0, 20.0)))
 """
 
+WRAP = "import controlmq; controlmq.wrap"
 
-@pytest.mark.parametrize("code", ["import controlmq", CONTROLLER], ids=["import", "controller"])
+
+@pytest.mark.parametrize(
+    "code", ["import controlmq", WRAP, CONTROLLER], ids=["import", "wrap", "controller"]
+)
 def test_nothing_heavy_is_imported(code: str) -> None:
     report = f"import json, sys; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
     done = subprocess.run(

@@ -41,7 +41,6 @@ class BrokerQueue:
         self.in_flight = 0
         self.limit = 0
         """Slots that the consumer had asked for when it sent what arrived last."""
-        self.published = 0
 
 
 class Broker:
@@ -76,7 +75,6 @@ class Broker:
         """Add ``count`` new messages to the queue."""
         first = self.published
         self.published += count
-        queue.published += count
         queue.ready.extend(range(first, first + count))
         self.pump(queue)
 
@@ -106,7 +104,6 @@ class Broker:
                     return
                 ready.extend(range(self.published, self.published + 20))
                 self.published += 20
-                queue.published += 20
             lane = lanes[0]
             if len(lanes) > 1 and not queue.single:
                 start = queue.turn if self._in_turn else int(self._random() * len(lanes))
@@ -203,14 +200,6 @@ class Broker:
         for queue in self.queues:
             queue.lanes.clear()
             queue.limit = queue.turn = 0
-
-    def granted(self, queue: BrokerQueue) -> int:
-        """Slots of a queue's lanes, and messages that its cancelled lanes still have."""
-        return sum(
-            lane.size if lane.active else lane.unacked
-            for lane in self.lanes.values()
-            if lane.queue is queue
-        )
 
     def _covered(self, tag: int, multiple: bool) -> list[int]:
         answered = self.in_transaction or ()

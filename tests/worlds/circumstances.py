@@ -71,7 +71,10 @@ class Circumstances:
 
 
 def drawn(rng: random.Random) -> Circumstances:
-    """The circumstances of a seed: one world in twelve is steady, the others are disturbed."""
+    """The circumstances of a seed.
+
+    One world in 16 is steady, one in 48 has a constant controller, the others are disturbed.
+    """
     chosen = rng.random()
     if chosen < 1 / 16:
         return _steady(rng)
