@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -75,8 +74,6 @@ class Consumer:
         self.now = now
         """The time of the last event, as the core was told."""
         self.next_sample = now + shape.interval
-        self.sample_due: Callable[[], None] = _nothing
-        """What to call at the end of every interval: the owner of the loop, which observes."""
         self.notices: list[Notice] = []
         self.cancelled = False
         self.unseen = True
@@ -230,10 +227,6 @@ class Consumer:
 
     def _notice(self, text: str) -> None:
         self.notices.append(Notice(f"queue {self.queue}: {text}"))
-
-
-def _nothing() -> None:
-    """A consumer that nobody controls has samples that nobody takes."""
 
 
 def _most(prefetch: float, shape: Shape) -> int:
