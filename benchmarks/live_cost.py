@@ -17,7 +17,7 @@ from tests.testbed.publishing import declared_queue, fill
 REPETITIONS = 7
 MESSAGES = 40_000
 PREFETCH = 200
-ALLOWED = 1.08
+ALLOWED = 0.45
 
 
 def consume(url: str, queue: str, wrapped: bool) -> float:

@@ -42,6 +42,8 @@ class Runner:
     def __init__(self, adapter: Adapter) -> None:
         self.core = Core()
         self.stopped = False
+        self.on_sample: Callable[[Consumer], None] = _nothing
+        """Called with a consumer whose interval is over: turns its loop."""
         self.after_wake: Callable[[], None] = _nothing
         """Called when all that was due is done."""
         self._adapter = adapter
@@ -153,7 +155,9 @@ class Runner:
 
     def blocked(self) -> None:
         """The broker has stopped reading from the connection."""
-        self.core.blocked = True
+        now = clock()
+        self.core.block(now)
+        self._set_timer(now)
 
     def unblocked(self) -> None:
         """The broker reads from the connection again."""
@@ -214,16 +218,20 @@ class Runner:
     def wake(self, now: float) -> None:
         """Do what is due, and set the timer for what comes next."""
         core = self.core
-        if self.stopped or core.waking:
+        if self.stopped:
             return
         for _ in range(MOST_CHANGES_AT_ONCE):
             core.wake(now)
+            while core.samples_due:
+                consumer = core.samples_due.popleft()
+                self.on_sample(consumer)
+                core.sampled(consumer, now)
             self._carry_out()
             now = clock()
             if now < core.wake_at:
                 break
-        self.after_wake()
         if not self.stopped:
+            self.after_wake()
             self._set_timer(now)
 
     def wake_if_due(self) -> None:
@@ -258,5 +266,5 @@ class Runner:
         self._drop_timer()
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     """Does nothing; default of ``after_wake``."""

@@ -48,7 +48,6 @@ class ControlledConsumer:
             settings.shape(limits, controlled=controlled),
             clock(),
         )
-        self.plant.sample_due = self.turn
         self.last: Step | None = None
         self._runner = runner
         self._since_1970 = time.time() - clock()
@@ -57,7 +56,7 @@ class ControlledConsumer:
         self._limits_given = settings.limits is not None
         self._file: FollowedFile | None = None
         if given is not None and given.file is not None:
-            self._file = FollowedFile(given.file, given)
+            self._file = FollowedFile(given.file, given, settings.sample_interval)
         self.loop = Loop(
             self,
             controller or _hold,
@@ -136,7 +135,7 @@ class ControlledConsumer:
             # Every law goes on from the prefetch in force, so this causes no bump.
             self.loop.controller = found.make()
             if not self._limits_given:
-                self.plant.limits = found.limits
+                self._runner.core.limited(self.plant, found.limits, self.plant.now)
 
     def _report(self, on_step: Callable[[Step], None], step: Step) -> None:
         """Call the user's code, whose failure must not stop the consumer: it is logged once."""

@@ -18,9 +18,12 @@ class FollowedFile:
     file changes again.
     """
 
-    def __init__(self, path: str | os.PathLike[str], controller: ResolvedController) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], controller: ResolvedController, interval: float
+    ) -> None:
         self.path = path
         self._controller = controller
+        self._interval = interval
         self._seen = self._state()
 
     def changed(self) -> ResolvedController | None:
@@ -31,6 +34,7 @@ class FollowedFile:
         self._seen = state
         try:
             controller = self._controller.read_again()
+            controller.check_interval(self._interval)
         except ControlmqError as error:
             log.error("%s; the controller in force goes on", str(error).rstrip("."))
             return None

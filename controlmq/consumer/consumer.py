@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -76,8 +75,6 @@ class Consumer:
         self.now = now
         """The time of the last event, as the core was told."""
         self.next_sample = now + shape.interval
-        self.sample_due: Callable[[], None] = _nothing
-        """What to call at the end of every interval: the owner of the loop, which observes."""
         self.notices: list[Notice] = []
         self.cancelled = False
         self.unseen = True
@@ -231,10 +228,6 @@ class Consumer:
 
     def _notice(self, text: str) -> None:
         self.notices.append(Notice(f"queue {self.queue}: {text}"))
-
-
-def _nothing() -> None:
-    """Does nothing: without a loop no samples are taken."""
 
 
 def _most(prefetch: float, shape: Shape) -> int:

@@ -4,6 +4,8 @@ A client adapter reports what happened (methods named for events, each with the 
 seconds) and then carries out what the core asks for, in this order:
 
 - ``acks``: frames to send, taken with :meth:`Core.take_acks`;
+- ``samples_due``: consumers whose interval is over, for the owner of the loop to observe and to
+  answer with :meth:`Core.sampled`;
 - ``commands``: lanes to open and to cancel, notices to log; acks go out before a command;
 - ``wake_at``: when to call :meth:`Core.wake`, if nothing else happens before.
 
@@ -17,10 +19,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from controlmq.consumer.commands import CancelLane, Command, Notice, OpenLane
+from controlmq.consumer.commands import CancelLane, Command, OpenLane
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
 from controlmq.consumer.delivery_tags import Ack, Ledger
 from controlmq.consumer.lanes import Held, Lane
+from controlmq.controllers.limits import Limits
 
 IDLE_AFTER_SECONDS = 0.1
 """Seconds for which a slot must have been overdue before held acks are given back."""
@@ -41,6 +44,7 @@ class Core:
     def __init__(self) -> None:
         self.consumers: dict[str, Consumer] = {}
         self.commands: deque[Command] = deque()
+        self.samples_due: deque[Consumer] = deque()
         self.wake_at = math.inf
         self.blocked = False
         """Whether the broker has stopped reading from the connection: no lane changes then."""
@@ -55,8 +59,6 @@ class Core:
         self._lane_number = 0
         self._leaving: list[Consumer] = []
         self._transaction: list[int] | None = None
-        self.waking = False
-        """Whether :meth:`wake` is under way, perhaps in code of the user."""
 
     # Consumers and lanes
 
@@ -129,6 +131,22 @@ class Core:
         if consumer in self._leaving:
             self._leaving.remove(consumer)
         self._give_back(consumer, now)
+
+    def sampled(self, consumer: Consumer, now: float) -> None:
+        """The owner of the loop has observed a consumer and perhaps actuated it."""
+        self._take_notices(consumer)
+        self._wake_by(now)
+
+    def limited(self, consumer: Consumer, limits: Limits | None, now: float) -> None:
+        """Other limits hold for the prefetch of a consumer from now on."""
+        consumer.now = now
+        consumer.limits = limits
+        consumer.actuate(consumer.window.target)
+
+    def block(self, now: float) -> None:
+        """The broker has stopped reading from the connection: lanes stay as they are."""
+        self.blocked = True
+        self._wake_by(now)
 
     def unblocked(self, now: float) -> None:
         """The broker reads from the connection again."""
@@ -275,17 +293,8 @@ class Core:
 
     def wake(self, now: float) -> None:
         """Do what is due: samples, acks to release, lanes to change."""
-        if self.waking:
-            return
-        self.waking = True
-        # A sample that raises is tried again with the next event.
-        self.wake_at = now
-        try:
-            for consumer in list(self.consumers.values()):
-                if not consumer.cancelled:
-                    self._attend(consumer, now)
-        finally:
-            self.waking = False
+        for consumer in self.consumers.values():
+            self._attend(consumer, now)
         self.wake_at = min(
             (self._deadline(consumer, now) for consumer in self.consumers.values()),
             default=math.inf,
@@ -294,10 +303,10 @@ class Core:
     def _attend(self, consumer: Consumer, now: float) -> None:
         consumer.now = now
         if now >= consumer.next_sample:
+            # The rest follows from what the loop decides.
             consumer.start_next_interval()
-            consumer.sample_due()
-            if consumer.cancelled:
-                return
+            self.samples_due.append(consumer)
+            return
         dry_since = consumer.sensors.dry_since(now)
         if dry_since is not None and now - dry_since >= IDLE_AFTER_SECONDS:
             self._send(consumer, consumer.window.rest(now), now)
@@ -436,6 +445,3 @@ class Core:
     def _held_tags(self) -> list[int]:
         consumers = [*self.consumers.values(), *self._leaving]
         return [held.tag for each in consumers for held in each.window.all_held()]
-
-
-__all__ = ["CancelLane", "Command", "Consumer", "Core", "Notice", "OpenLane"]

@@ -10,10 +10,10 @@ from its opening to the handler's ack::
 A quarter of the slots beyond the first is a reserve: a message that is late, because network,
 broker or processor were busy, does not delay the next ones, whose slots wait to be opened.
 
-The spacing needs the loop time without waiting for handlers. Waiting lengthens the measured
-time, so shorter values are used at once and longer ones in small steps. A step never takes more
-than two hundredths off the rate just measured: handlers that are busy all the time set the rate
-themselves.
+The loop time wanted is one in which no message waits for a handler, and waiting makes the
+measured one longer. So a shorter measurement is believed at once, a longer one only in small
+steps, and never more of it than takes two hundredths off the rate just measured: handlers that
+are busy all the time set the rate themselves.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from controlmq.controllers.scheduled import ScheduledController
 from controlmq.errors import InputError
 from controlmq.files import json_format, read_text
 from controlmq.loop import Controller
-from controlmq.model import SAME_INTERVAL_FACTOR, ArxModel
+from controlmq.model import ArxModel
 
 ControllerSpec = str | os.PathLike[str] | ArxModel | Tuning | Schedule | Controller
 """What a controller may be given as: a law's name, a file, a model, a tuning, a schedule of
@@ -29,6 +29,10 @@ them, an object."""
 
 ModelSpec = ArxModel | str | os.PathLike[str]
 """What a model may be given as: itself, or its file."""
+
+
+SAME_INTERVAL_SHARE = 0.05
+"""Share by which an interval may differ from the model's: a live one is never met exactly."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class ResolvedController:
         if self.model is None:
             return
         fitted = self.model.interval
-        if not 1 / SAME_INTERVAL_FACTOR <= interval / fitted <= SAME_INTERVAL_FACTOR:
+        if abs(interval / fitted - 1) > SAME_INTERVAL_SHARE:
             raise InputError(
                 f"interval is {interval:g} s and the model was fitted at {fitted:g} s, for which "
                 f"its gains hold; give interval={fitted:g}, or a model of that interval."

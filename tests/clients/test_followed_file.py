@@ -31,8 +31,8 @@ def consumer_of(
     """A consumer on a queue of the test's own."""
     given = resolve(controller, model=model, limits=limits)
     settings = Settings(goal=GOAL, controller=given, limits=limits)
-    runner: Any = object.__new__(Runner)  # nothing is sent
-    return ControlledConsumer("mine", "orders", settings, given.make(), prefetch, runner)
+    nowhere: Any = None  # nothing is sent
+    return ControlledConsumer("mine", "orders", settings, given.make(), prefetch, Runner(nowhere))
 
 
 class Running:

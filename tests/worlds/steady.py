@@ -69,7 +69,6 @@ class CoreWorld:
         self.core = Core()
         shape = Shape(window="lanes", controlled=plant.spread, interval=plant.interval)
         self.consumer = AdaptiveConsumer("tag", "queue", plant.prefetch, shape, start)
-        self.consumer.sample_due = self._sample
         self._order = count()
         self._events: list[tuple[float, int, str, int]] = []
         self._tags = count(1)
@@ -93,6 +92,8 @@ class CoreWorld:
             if self.core.wake_at <= due:
                 self.now = max(self.now, self.core.wake_at)
                 self.core.wake(self.now)
+                while self.core.samples_due:
+                    self._sample(self.core.samples_due.popleft())
             else:
                 self.now, _, what, tag = heapq.heappop(self._events)
                 if what == "arrive":
@@ -134,10 +135,11 @@ class CoreWorld:
         self.core.take_acks()
         assert not self.core.commands
 
-    def _sample(self) -> None:
-        self.consumer.observe()
+    def _sample(self, consumer: AdaptiveConsumer) -> None:
+        consumer.observe()
         if self.plant.spread:
-            self.consumer.actuate(self.plant.prefetch)
+            consumer.actuate(self.plant.prefetch)
+        self.core.sampled(consumer, self.now)
 
     def _later(self, delay: float, what: str, tag: int = 0) -> None:
         heapq.heappush(self._events, (self.now + delay, next(self._order), what, tag))

@@ -14,6 +14,7 @@ from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
 from controlmq.clients.pika import private
 from controlmq.clients.settings import Settings
+from controlmq.consumer.consumer import Consumer
 from controlmq.errors import InputError
 
 
@@ -29,6 +30,7 @@ class AdaptivePikaChannel:
         self._settings = settings
         self._controllers = Controllers()
         self._runner = Runner(adapter)
+        self._runner.on_sample = self._turn
         self._runner.after_wake = self._hand_back
         self._consumers_by_tag: dict[str, ControlledConsumer] = {}
         self._subscriptions: dict[str, dict[str, Any]] = {}
@@ -93,10 +95,20 @@ class AdaptivePikaChannel:
         )
         if not queue:
             self._unnamed.append(consumer)
+        self._forget_cancelled()
         self._consumers_by_tag[tag] = consumer
         self._subscriptions[tag] = {"on_message": on_message, **subscription}
         self._runner.subscribe(consumer.plant)
         return consumer
+
+    def _turn(self, consumer: Consumer) -> None:
+        """Turn the loop of a consumer whose interval is over."""
+        if not consumer.cancelled:
+            self._consumers_by_tag[consumer.tag].turn()
+
+    def _forget_cancelled(self) -> None:
+        for tag in self._consumers_by_tag.keys() - self._runner.core.consumers.keys():
+            del self._consumers_by_tag[tag], self._subscriptions[tag]
 
     def _declared(self, queue: str) -> Callable[[str], None]:
         """A queue is being declared, with an empty name if the broker is to choose one.
@@ -198,6 +210,8 @@ class AdaptivePikaChannel:
 
     def _hand_back(self) -> None:
         """Make the channel pika's again if control ended and every consumer is plain by now."""
+        if self._runner.stopped:
+            return
         plain = self._fixed and all(each.plain for each in self._runner.core.consumers.values())
         if plain and self._restorable():
             self._runner.stop()
