@@ -20,7 +20,7 @@ from tests.known.clustered_queue import CAPACITY, balanced, controlled, grown, p
 
 DRAWS = 50
 
-FORWARD_ABOVE = 200
+FORWARD_ABOVE_MESSAGES = 200
 """Messages: far more than wait in a queue whose consumers keep up."""
 
 
@@ -36,7 +36,7 @@ def summary(steps: list[Step]) -> dict[str, float]:
 def run() -> dict[str, Any]:
     optimised = balanced("optimised", 0)
     draws = [balanced("default", seed) for seed in range(DRAWS)]
-    forwarding = [balanced("default", seed, FORWARD_ABOVE) for seed in range(DRAWS)]
+    forwarding = [balanced("default", seed, FORWARD_ABOVE_MESSAGES) for seed in range(DRAWS)]
     default = statistics.fmean(each.throughput for each in draws)
     alone, provisioned = grown(False), grown(True)
     one, two = peak(alone), peak(provisioned)

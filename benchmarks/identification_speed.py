@@ -24,7 +24,7 @@ SIZES = {"1M": 1_000_000, "10M": 10_000_000, "50M": 50_000_000}
 WARM_UPS = 6
 ROUNDS = 5
 GROWTH_ROUNDS = 3
-WANTED = {"without_range": 0.5, "with_range_and_held_out": 0.35}
+TARGET_BY_CASE = {"without_range": 0.5, "with_range_and_held_out": 0.35}
 READ = {
     "without_range": ("interval", "u", "y", "y_next", "window_limited"),
     "with_range_and_held_out": ("sample", "interval", "u", "y", "y_next", "window_limited"),
@@ -143,7 +143,7 @@ def _measure(spark: SparkSession, paths: dict[str, str]) -> dict[str, Any]:
     def works(size: str) -> dict[str, Callable[[], object]]:
         frame = spark.read.parquet(paths[size])
         pairs: dict[str, Callable[[], object]] = {}
-        for name in WANTED:
+        for name in TARGET_BY_CASE:
             pairs[f"peer_{name}"] = peer(frame, name)
             pairs[name] = fit(spark, paths[size], name)
         return pairs
@@ -175,7 +175,7 @@ def _measure(spark: SparkSession, paths: dict[str, str]) -> dict[str, Any]:
                     ]
                 ),
             }
-            for name, wanted in WANTED.items()
+            for name, wanted in TARGET_BY_CASE.items()
         },
         "lead_share_of_peer_10M": spread(
             [other / own for other, own in zip(lead["peer"], lead["lead"], strict=True)]

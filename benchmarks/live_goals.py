@@ -24,25 +24,25 @@ from controlmq.published import PI_GAINS
 from tests.testbed.publishing import QueueKind, fill
 
 REPETITIONS = 3
-SETTLE, MEASURED = 20, 60
+SETTLE_SAMPLES, MEASURED_SAMPLES = 20, 60
 STAIRCASE = (100.0, 400.0, 200.0, 650.0)
-STAIR, STAIR_SETTLE = 40, 15
+STAIR_SAMPLES, STAIR_SETTLE_SAMPLES = 40, 15
 LIMITS = Limits(0.1, 14.0)
-QUORUM_SETTLE = 60
+QUORUM_SETTLE_SAMPLES = 60
 """Samples. After a large fill of a quorum queue rates scatter for about half a minute: the broker
 seems to be busy storing the messages, which slows the consumer on a small machine."""
 
-CALM = 1.0
+UNDISTURBED_PERCENT = 1.0
 """Percent of the processor that the host may take from a run, or a sample, that counts as
 undisturbed."""
 
 ATTEMPTS = 2
 """Runs of one goal at most, until one is undisturbed."""
 
-REFILL = 65
+REFILL_SAMPLE = 65
 """Sample at which the dried queue is filled again."""
 
-PORTIONS, PAUSE = 20, 0.5
+REFILL_PORTIONS, PORTION_PAUSE_SECONDS = 20, 0.5
 """In which it is filled, and seconds between them: four times as fast as it is emptied. All at once
 would take the processor from the consumer, which a publisher elsewhere does not."""
 
@@ -121,7 +121,7 @@ def held(
     Which run counts is decided by what was stolen, never by what came out; all are reported.
     """
     runs = [held_once(bed, kind, controller, goal, measured)]
-    while runs[-1]["stolen_percent"] > CALM and len(runs) < ATTEMPTS:
+    while runs[-1]["stolen_percent"] > UNDISTURBED_PERCENT and len(runs) < ATTEMPTS:
         runs.append(held_once(bed, kind, controller, goal, measured))
     runs.sort(key=lambda run: float(run["stolen_percent"]))
     return runs[0] | {"disturbed_runs": runs[1:]}
@@ -130,7 +130,7 @@ def held(
 def held_once(
     bed: Bed, kind: QueueKind, controller: Callable[[], Controller], goal: float, measured: int
 ) -> dict[str, Any]:
-    settle = QUORUM_SETTLE if kind == "quorum" else SETTLE
+    settle = QUORUM_SETTLE_SAMPLES if kind == "quorum" else SETTLE_SAMPLES
     samples = settle + measured
     stolen = Stolen()
     with bed.filled_queue(kind, round(1.3 * goal * samples) + 2000) as queue:
@@ -145,7 +145,9 @@ def held_once(
         )
     result: dict[str, Any] = judged(steps[settle:], goal)
     taken = stolen.percent()
-    undisturbed = [s for s, part in zip(steps[settle:], taken, strict=True) if part <= CALM]
+    undisturbed = [
+        s for s, part in zip(steps[settle:], taken, strict=True) if part <= UNDISTURBED_PERCENT
+    ]
     result["stolen_percent"] = statistics.fmean(taken)
     result["undisturbed_samples"] = judged(undisturbed, goal) if len(undisturbed) > 1 else None
     off, sd, part = (result[name] for name in ("mean_off_percent", "sd_percent", "stolen_percent"))
@@ -156,15 +158,18 @@ def held_once(
 
 def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:
     print("  staircase", file=sys.stderr)
-    samples = STAIR * len(STAIRCASE)
+    samples = STAIR_SAMPLES * len(STAIRCASE)
 
     def goal(sample: int) -> float:
-        return STAIRCASE[min(sample // STAIR, len(STAIRCASE) - 1)]
+        return STAIRCASE[min(sample // STAIR_SAMPLES, len(STAIRCASE) - 1)]
 
-    with bed.filled_queue("classic", round(1.2 * STAIR * sum(STAIRCASE)) + 4000) as queue:
+    with bed.filled_queue("classic", round(1.2 * STAIR_SAMPLES * sum(STAIRCASE)) + 4000) as queue:
         steps = consume(bed, queue, controller, goal, samples, limits=LIMITS)
     return [
-        judged(steps[number * STAIR + STAIR_SETTLE : (number + 1) * STAIR], stair)
+        judged(
+            steps[number * STAIR_SAMPLES + STAIR_SETTLE_SAMPLES : (number + 1) * STAIR_SAMPLES],
+            stair,
+        )
         for number, stair in enumerate(STAIRCASE)
     ]
 
@@ -172,9 +177,9 @@ def staircase(bed: Bed, controller: Controller) -> list[dict[str, float]]:
 def refill(now: Any, parameters: Any, queue: str, messages: int) -> None:
     """Publish ``messages`` messages once ``now`` is set."""
     now.wait()
-    for _ in range(PORTIONS):
-        fill(parameters, queue, messages // PORTIONS)
-        time.sleep(PAUSE)
+    for _ in range(REFILL_PORTIONS):
+        fill(parameters, queue, messages // REFILL_PORTIONS)
+        time.sleep(PORTION_PAUSE_SECONDS)
 
 
 def dry_spell(bed: Bed, controller: Controller, goal: float = 400.0) -> dict[str, float]:
@@ -186,19 +191,19 @@ def dry_spell(bed: Bed, controller: Controller, goal: float = 400.0) -> dict[str
         order = (now, bed.broker.parameters, queue, round(40 * goal))
         more = spawn.Process(target=refill, args=order, daemon=True)
         more.start()
-        events = {REFILL: now.set}
+        events = {REFILL_SAMPLE: now.set}
         steps = consume(
-            bed, queue, controller, lambda _: goal, REFILL + 30, limits=LIMITS, events=events
+            bed, queue, controller, lambda _: goal, REFILL_SAMPLE + 30, limits=LIMITS, events=events
         )
         more.join()
-    dry = [step.sample for step in steps[:REFILL] if step.sample.starved > 0.9]
+    dry = [step.sample for step in steps[:REFILL_SAMPLE] if step.sample.starved > 0.9]
     # The first sample with messages again is in part a dry one.
-    rates = [step.sample.rate for step in steps[REFILL + 2 :]]
+    rates = [step.sample.rate for step in steps[REFILL_SAMPLE + 2 :]]
     return {
         "dry_samples": len(dry),
         "held_while_dry": max((sample.held for sample in dry[1:]), default=0.0),
         "prefetch_before": statistics.fmean(s.sample.prefetch for s in steps[15:25]),
-        "prefetch_at_refill": steps[REFILL].prefetch,
+        "prefetch_at_refill": steps[REFILL_SAMPLE].prefetch,
         "overshoot_percent": 100 * (max(rates) - goal) / goal,
         "mean_after": statistics.fmean(rates),
     }
@@ -216,7 +221,10 @@ def run() -> dict[str, Any]:
             return WholePrefetch(PI(PI_GAINS, LIMITS))
 
         pairs = [
-            (held(here, "classic", ours, 400, MEASURED), held(here, "classic", published, 400, 60))
+            (
+                held(here, "classic", ours, 400, MEASURED_SAMPLES),
+                held(here, "classic", published, 400, 60),
+            )
             for _ in range(REPETITIONS)
         ]
         return {
@@ -228,9 +236,9 @@ def run() -> dict[str, Any]:
                 "sd_ratio": statistics.median(other["sd"] / mine["sd"] for mine, other in pairs),
                 "allowed": "mean within 0.5 %, sd within 3 %, ratio at least 3",
             },
-            "quorum_300": held(here, "quorum", ours, 300, MEASURED),
-            "goal_250": held(here, "classic", ours, 250, MEASURED),
-            "goal_600": held(here, "classic", ours, 600, MEASURED),
+            "quorum_300": held(here, "quorum", ours, 300, MEASURED_SAMPLES),
+            "goal_250": held(here, "classic", ours, 250, MEASURED_SAMPLES),
+            "goal_600": held(here, "classic", ours, 600, MEASURED_SAMPLES),
             "goal_30": held(here, "classic", ours, 30, 120),
             "staircase": staircase(here, ours()),
             "dry_spell": dry_spell(here, ours()),

@@ -20,10 +20,9 @@ from controlmq.controllers import build
 from controlmq.design import design_controller
 from tests.testbed.publishing import connected
 
-GOAL = 400.0
-SETTLE, MEASURED = 20, 60
+SETTLE_SAMPLES, MEASURED_SAMPLES = 20, 60
 QUEUE = "published-experiment"
-LONGEST = 20_000
+LONGEST_QUEUE_MESSAGES = 20_000
 """Messages. The publishers send six times what the goal takes; the oldest are dropped."""
 
 PICTURE = Path("published_live.svg")
@@ -50,7 +49,12 @@ def run() -> dict[str, Any]:
                 design = design_controller(model, kind)
                 controller = build(design.tuning, limits)
                 runs[kind] = consume(
-                    here, QUEUE, controller, lambda _: GOAL, SETTLE + MEASURED, limits=limits
+                    here,
+                    QUEUE,
+                    controller,
+                    lambda _: published.GOAL,
+                    SETTLE_SAMPLES + MEASURED_SAMPLES,
+                    limits=limits,
                 )
         finally:
             publishers.kill()
@@ -58,7 +62,7 @@ def run() -> dict[str, Any]:
     draw(runs)
     table = {}
     for kind, steps in runs.items():
-        rates = [step.sample.rate for step in steps[SETTLE:]]
+        rates = [step.sample.rate for step in steps[SETTLE_SAMPLES:]]
         table[kind] = {
             "mean": statistics.fmean(rates),
             "sd": statistics.stdev(rates),
@@ -67,14 +71,14 @@ def run() -> dict[str, Any]:
     return {
         "peer": f"{published.SOURCE}, goal {published.GOAL:g} msg/s",
         "model": model_data(model),
-        "goal": GOAL,
+        "goal": published.GOAL,
         "controllers": table,
         "picture": str(PICTURE),
     }
 
 
 def declare(connection: pika.BlockingConnection) -> None:
-    arguments = {"x-max-length": LONGEST, "x-expires": 600_000}
+    arguments = {"x-max-length": LONGEST_QUEUE_MESSAGES, "x-expires": 600_000}
     connection.channel().queue_declare(QUEUE, durable=True, arguments=arguments)
 
 
@@ -87,7 +91,7 @@ def draw(runs: dict[str, list[Step]]) -> None:
         mean, sd = published.CLOSED_LOOPS[kind].values()
         axes.axhspan(mean - sd, mean + sd, color="#d55e00", alpha=0.12, linewidth=0)
         axes.axhline(mean, color="#d55e00", linewidth=1, label="published mean and sd")
-        axes.axhline(GOAL, color="#009e73", linewidth=1, label="goal")
+        axes.axhline(published.GOAL, color="#009e73", linewidth=1, label="goal")
         rates = [step.sample.rate for step in steps]
         axes.plot(range(len(rates)), rates, color="#0072b2", label=f"{kind.upper()} here")
         axes.set_ylim(0, 700)

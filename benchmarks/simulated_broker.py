@@ -50,7 +50,7 @@ from controlmq.experiments.calibrated_scenario import (
 from controlmq.loop import Loop, Step
 from controlmq.measure.calibration import Calibration, calibrating
 from controlmq.measure.calibration.consuming import Handled, consume, spin
-from controlmq.measure.calibration.experiments import COPIES_RATE, Experiments
+from controlmq.measure.calibration.experiments import COPIED_MESSAGES_PER_SECOND, Experiments
 from controlmq.measure.calibration.pacing import PacedPublisher, publishing_process
 from controlmq.measure.calibration.queues import TemporaryQueues, temporary_queues
 from simulator import (
@@ -73,11 +73,11 @@ TURNS = 10
 PREFETCHES = tuple(range(1, 41))
 WORKS = (0.0005, 0.001, 0.003)
 RATE_TURNS = 3
-RUN, SETTLE = 0.2, 0.05
+RATE_RUN_SECONDS, RATE_SETTLE_SECONDS = 0.2, 0.05
 """Seconds of one turn at one point, and how many of them are not counted."""
 
 LATENCY_PREFETCHES = (1, 3, 10, 40)
-LATENCY_RUN, LATENCY_SETTLE, LOADED_SHARE = 0.35, 0.1, 0.3
+LATENCY_RUN_SECONDS, LATENCY_SETTLE_SECONDS, LOADED_SHARE = 0.35, 0.1, 0.3
 """Seconds of messages in one turn at one point, how many of them are not counted, and the share
 of what the consumer can take."""
 
@@ -93,13 +93,13 @@ CONTROL_SAMPLES, JUDGED_SAMPLES, CONTROL_INTERVAL = 40, 20, 0.5
 CONTROL_TURNS = 3
 
 FILL_RATE = 20_000.0
-PREDICTED = 5.0
+SIMULATED_SECONDS = 5.0
 """Seconds simulated at each point."""
 
-UNWATCHED = "?heartbeat=0"
+WITHOUT_HEARTBEAT = "?heartbeat=0"
 """Query of a URL whose connection may be silent for minutes, while others have their turn."""
 
-LEAD = 0.1
+FIRST_MESSAGE_AFTER_SECONDS = 0.1
 """Seconds before the first message that is sent at a given time."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73")
@@ -114,8 +114,8 @@ PICTURE = Path("simulated-broker.svg")
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to the broker: its name, a URL that takes it, about how long it is (seconds).
+class Route:
+    """A route to the broker: its name, its URL, its round trip (seconds, about).
 
     ``visits`` says how often in a turn latencies are looked at.
     """
@@ -128,7 +128,7 @@ class Way:
 
 @dataclass
 class Measured:
-    """What the real broker did on one way to it."""
+    """What the real broker did on one route to it."""
 
     rates: dict[tuple[float, int], list[float]] = field(default_factory=dict)
     latencies: dict[tuple[float, int], list[Handled]] = field(default_factory=dict)
@@ -138,9 +138,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Station:
-    """Everything that measures on one way, and what it has measured."""
+    """Everything that measures on one route, and what it has measured."""
 
-    way: Way
+    route: Route
     connection: pika.BlockingConnection
     publisher: PacedPublisher
     experiments: Experiments
@@ -149,7 +149,7 @@ class Station:
 
 
 @contextmanager
-def bed() -> Iterator[tuple[Way, Way]]:
+def bed() -> Iterator[tuple[Route, Route]]:
     with on_core(-1):
         started = start_broker()
         broker = started.__enter__()
@@ -157,28 +157,30 @@ def bed() -> Iterator[tuple[Way, Way]]:
     try:
         with on_core(0), proxy:
             yield (
-                Way("direct", broker.url + UNWATCHED, 0.0003, visits=5),
-                Way("11 ms", proxied(broker.url, proxy) + UNWATCHED, ROUND_TRIP, visits=1),
+                Route("direct", broker.url + WITHOUT_HEARTBEAT, 0.0003, visits=5),
+                Route(
+                    "11 ms", proxied(broker.url, proxy) + WITHOUT_HEARTBEAT, ROUND_TRIP, visits=1
+                ),
             )
     finally:
         started.__exit__(None, None, None)
 
 
 @contextmanager
-def station(way: Way) -> Iterator[Station]:
+def station(route: Route) -> Iterator[Station]:
     with (
-        calibrating(way.url) as experiments,
-        connection_to(way.url) as connection,
-        publishing_process(way.url) as publisher,
+        calibrating(route.url) as experiments,
+        connection_to(route.url) as connection,
+        publishing_process(route.url) as publisher,
     ):
-        yield Station(way, connection, publisher, experiments, random.Random(1), Measured())
+        yield Station(route, connection, publisher, experiments, random.Random(1), Measured())
 
 
-def measure(ways: tuple[Way, Way]) -> dict[str, tuple[Calibration, Measured]]:
+def measure(routes: tuple[Route, Route]) -> dict[str, tuple[Calibration, Measured]]:
     with (
-        station(ways[0]) as direct,
-        station(ways[1]) as remote,
-        temporary_queues(ways[0].url) as queues,
+        station(routes[0]) as direct,
+        station(routes[1]) as remote,
+        temporary_queues(routes[0].url) as queues,
     ):
         stations = (direct, remote)
         single = queues.queue()
@@ -189,7 +191,7 @@ def measure(ways: tuple[Way, Way]) -> dict[str, tuple[Calibration, Measured]]:
             for each in stations:
                 for _ in each.experiments.turn():
                     pass
-                for _ in range(each.way.visits):
+                for _ in range(each.route.visits):
                     visit(each, single, exchanges)
             done, due = (len(rates) * number // TURNS for number in (turn, turn + 1))
             for at, work in rates[done:due]:
@@ -197,16 +199,20 @@ def measure(ways: tuple[Way, Way]) -> dict[str, tuple[Calibration, Measured]]:
             if turn % (TURNS // CONTROL_TURNS) == 0:
                 for work in CONTROLLED:
                     measure_controlled(remote, work, single, queues)
-        return {each.way.name: (each.experiments.found(), each.found) for each in stations}
+        return {each.route.name: (each.experiments.found(), each.found) for each in stations}
 
 
 def measure_rates(at: Station, work: float, queue: str, queues: TemporaryQueues) -> None:
     """One turn of every prefetch."""
-    count = sum(capacity(at.way, work, prefetch) * RUN + prefetch for prefetch in PREFETCHES)
+    count = sum(
+        capacity(at.route, work, prefetch) * RATE_RUN_SECONDS + prefetch for prefetch in PREFETCHES
+    )
     queues.fill(queue, round(1.1 * count))
     for prefetch in PREFETCHES:
-        handled = consume(at.connection, [queue], prefetch=prefetch, work=work, seconds=RUN)
-        spells = handled.after(SETTLE).spells(prefetch)
+        handled = consume(
+            at.connection, [queue], prefetch=prefetch, work=work, seconds=RATE_RUN_SECONDS
+        )
+        spells = handled.after(RATE_SETTLE_SECONDS).spells(prefetch)
         at.found.rates.setdefault((work, prefetch), []).append(1 / statistics.median(spells))
     queues.purge(queue)
 
@@ -259,14 +265,14 @@ def predicted_prefetch(found: Calibration, work: float) -> float:
     return settled(list(Loop(plant, law_for(work), CONTROLLED[work]).run(CONTROL_SAMPLES)))
 
 
-def capacity(way: Way, work: float, prefetch: int) -> float:
+def capacity(route: Route, work: float, prefetch: int) -> float:
     """Messages/second that a consumer can take, at most."""
-    return min(1 / (work + 0.0001), prefetch / (way.round_trip + work))
+    return min(1 / (work + 0.0001), prefetch / (route.round_trip + work))
 
 
-def latency_rate(way: Way, work: float, prefetch: int) -> float:
+def latency_rate(route: Route, work: float, prefetch: int) -> float:
     """Messages/second at which latencies are measured."""
-    return LOADED_SHARE * capacity(way, work + 0.0002, prefetch)
+    return LOADED_SHARE * capacity(route, work + 0.0002, prefetch)
 
 
 def visit(at: Station, queue: str, exchanges: dict[int, tuple[str, list[str]]]) -> None:
@@ -283,8 +289,8 @@ def visit(at: Station, queue: str, exchanges: dict[int, tuple[str, list[str]]]) 
 
 def measure_latency(at: Station, work: float, prefetch: int, queue: str) -> None:
     """At random times, a part of what the consumer could take."""
-    rate = latency_rate(at.way, work, prefetch)
-    gaps = [at.draw.expovariate(rate) for _ in range(ceil(rate * LATENCY_RUN))]
+    rate = latency_rate(at.route, work, prefetch)
+    gaps = [at.draw.expovariate(rate) for _ in range(ceil(rate * LATENCY_RUN_SECONDS))]
     handled = consume(
         at.connection,
         [queue],
@@ -293,7 +299,9 @@ def measure_latency(at: Station, work: float, prefetch: int, queue: str) -> None
         count=len(gaps),
         publish=partial(at.publisher.send, "", queue, gaps),
     )
-    at.found.latencies.setdefault((work, prefetch), []).append(handled.after(LATENCY_SETTLE))
+    at.found.latencies.setdefault((work, prefetch), []).append(
+        handled.after(LATENCY_SETTLE_SECONDS)
+    )
 
 
 def measure_fan_out(at: Station, copies: int, exchange: str, bound: list[str]) -> None:
@@ -305,7 +313,7 @@ def measure_fan_out(at: Station, copies: int, exchange: str, bound: list[str]) -
         count=copies * len(gaps),
         publish=partial(at.publisher.send, exchange, "", gaps),
     )
-    at.found.fan_out.setdefault(copies, []).append(handled.after(LATENCY_SETTLE))
+    at.found.fan_out.setdefault(copies, []).append(handled.after(LATENCY_SETTLE_SECONDS))
 
 
 def median_latency(turns: list[Handled]) -> tuple[float, dict[str, float | int]]:
@@ -331,10 +339,10 @@ def predicted_rate(found: Calibration, work: float, prefetch: int) -> float:
     simulation.pause_publishers()
     simulation.run_until(1.5)
     before = simulation.totals("consumer").arrivals
-    simulation.run_until(1.5 + PREDICTED)
+    simulation.run_until(1.5 + SIMULATED_SECONDS)
     if simulation.counts.queued == 0:
         raise AssertionError("the simulated queue ran dry; fill it with more.")
-    return (simulation.totals("consumer").arrivals - before) / PREDICTED
+    return (simulation.totals("consumer").arrivals - before) / SIMULATED_SECONDS
 
 
 def predicted_latency(
@@ -343,13 +351,16 @@ def predicted_latency(
     """The median latency of messages sent at the same times, seconds."""
     gaps: list[float] = []
     for handled in turns:
-        gaps += [LEAD, *(after - before for before, after in pairwise(sorted(handled.sent)))]
+        gaps += [
+            FIRST_MESSAGE_AFTER_SECONDS,
+            *(after - before for before, after in pairwise(sorted(handled.sent))),
+        ]
     scenario = scenario_of(found, work=work, prefetch=prefetch, rate=rate)
     every = Duration(distribution="replay", values=gaps)
     publisher = replace(scenario.publishers[0], every=every)
     simulation = Simulation(replace(scenario, publishers=[publisher]))
     meter = Meter(simulation)
-    simulation.run_until(sum(gaps) + LEAD / 2)
+    simulation.run_until(sum(gaps) + FIRST_MESSAGE_AFTER_SECONDS / 2)
     simulation.pause_publishers()
     simulation.run_until(sum(gaps) + 10.0)
     return meter.read().queues["queue"].latency.p50
@@ -360,7 +371,7 @@ def predicted_fan_out(found: Calibration, copies: int) -> float:
 
     Messages that calibrate are evenly spaced too, but further apart, so processes wake up later.
     """
-    sooner = found.latency_at(FANOUT_RATE) / found.latency_at(COPIES_RATE)
+    sooner = found.latency_at(FANOUT_RATE) / found.latency_at(COPIED_MESSAGES_PER_SECOND)
     names = [f"queue {number}" for number in range(copies)]
     every = Duration(1 / FANOUT_RATE)
     scenario = Scenario(
@@ -381,36 +392,36 @@ def predicted_fan_out(found: Calibration, copies: int) -> float:
 
 
 def run() -> dict[str, Any]:
-    with bed() as ways:
-        measured = measure(ways)
-    return compared(ways, measured)
+    with bed() as routes:
+        measured = measure(routes)
+    return compared(routes, measured)
 
 
 def compared(
-    ways: tuple[Way, Way], measured: dict[str, tuple[Calibration, Measured]]
+    routes: tuple[Route, Route], measured: dict[str, tuple[Calibration, Measured]]
 ) -> dict[str, Any]:
     rates, latencies, fan_out, controlled = [], [], [], []
-    for way in ways:
-        known, found = measured[way.name]
+    for route in routes:
+        known, found = measured[route.name]
         for (work, prefetch), values in sorted(found.rates.items()):
             predicted = predicted_rate(known, work, prefetch)
-            point = {"way": way.name, "work": work, "prefetch": prefetch}
+            point = {"route": route.name, "work": work, "prefetch": prefetch}
             rates.append(judged(point, statistics.median(values), predicted, spread(values)))
         for (work, prefetch), handled in sorted(found.latencies.items()):
-            rate = latency_rate(way, work, prefetch)
+            rate = latency_rate(route, work, prefetch)
             predicted = predicted_latency(known, work, prefetch, rate, handled)
-            point = {"way": way.name, "work": work, "prefetch": prefetch, "rate": rate}
+            point = {"route": route.name, "work": work, "prefetch": prefetch, "rate": rate}
             point["count"] = sum(len(turn.sent) for turn in handled)
             median, turns = median_latency(handled)
             latencies.append(judged(point, median, predicted, turns))
         for copies, handled in sorted(found.fan_out.items()):
             predicted = predicted_fan_out(known, copies)
             median, turns = median_latency(handled)
-            point = {"way": way.name, "copies": copies}
+            point = {"route": route.name, "copies": copies}
             fan_out.append(judged(point, median, predicted, turns))
         for work, values in found.prefetches.items():
             predicted = predicted_prefetch(known, work)
-            point = {"way": way.name, "work": work, "goal": CONTROLLED[work]}
+            point = {"route": route.name, "work": work, "goal": CONTROLLED[work]}
             controlled.append(judged(point, statistics.median(values), predicted, spread(values)))
     draw(rates, latencies, fan_out)
     errors = sorted(point["error"] for point in rates)
@@ -426,8 +437,10 @@ def compared(
         "errors": found_errors,
         "latency_errors": spread([point["error"] for point in latencies]),
         "latency_halves": {
-            way.name: spread([p["turns"]["halves"] for p in latencies if p["way"] == way.name])
-            for way in ways
+            route.name: spread(
+                [p["turns"]["halves"] for p in latencies if p["route"] == route.name]
+            )
+            for route in routes
         },
         "allowed": ALLOWED,
         "met": {name: found_errors[name] <= most for name, most in ALLOWED.items()},
@@ -456,14 +469,14 @@ def draw(*groups: list[dict[str, Any]]) -> None:
     figure = Figure(figsize=(9.0, 6.0), layout="constrained")
     grid = figure.subplots(2, 2)
     rates, latencies, fan_out = groups
-    for axes, way in zip(grid[0], ("direct", "11 ms"), strict=True):
+    for axes, route in zip(grid[0], ("direct", "11 ms"), strict=True):
         for work, colour in zip(WORKS, COLOURS, strict=True):
-            points = [p for p in rates if (p["way"], p["work"]) == (way, work)]
+            points = [p for p in rates if (p["route"], p["work"]) == (route, work)]
             x = [p["prefetch"] for p in points]
             label = f"{1000 * work:g} ms of work"
             axes.plot(x, [p["measured"] for p in points], ".", color=colour, label=label)
             axes.plot(x, [p["simulated"] for p in points], color=colour, linewidth=1)
-        axes.set_title(f"{way}: dots measured, lines simulated")
+        axes.set_title(f"{route}: dots measured, lines simulated")
         axes.set_xlabel("prefetch")
         axes.set_ylabel("arrivals (msg/s)")
         axes.set_ylim(0, 1.35 * max(p["measured"] for p in rates))  # room for the legend
@@ -472,10 +485,10 @@ def draw(*groups: list[dict[str, Any]]) -> None:
         (grid[1][0], latencies, "median latency at a load of 30 %"),
         (grid[1][1], fan_out, "median latency of copies"),
     ):
-        for way, colour in zip(("direct", "11 ms"), COLOURS, strict=False):
-            chosen = [p for p in points if p["way"] == way]
+        for route, colour in zip(("direct", "11 ms"), COLOURS, strict=False):
+            chosen = [p for p in points if p["route"] == route]
             x, y = [[1000 * p[key] for p in chosen] for key in ("measured", "simulated")]
-            axes.loglog(x, y, ".", color=colour, label=way)
+            axes.loglog(x, y, ".", color=colour, label=route)
         both = [1000 * p["measured"] for p in points]
         ends = [min(both), max(both)]
         axes.loglog(ends, ends, color="black", linewidth=1)

@@ -38,14 +38,14 @@ from simulator.studies.specjms.flow import base_type
 from simulator.studies.specjms.message_types import GROUPS
 from tests.testbed import Broker, start_broker
 
-CALIBRATION = 25.0
+CALIBRATION_SECONDS = 25.0
 """Seconds."""
 
 TURNS = 7
-LEAD = 10.0
+READY_AFTER_SECONDS = 10.0
 """Seconds until all processes are ready."""
 
-PAUSE = 0.3
+TURN_PAUSE_SECONDS = 0.3
 """Seconds between the last start of a turn and the first of the next one."""
 
 ALLOWED = 10.0
@@ -122,8 +122,8 @@ def measured(url: str) -> dict[str, Latencies]:
     for _ in range(TURNS):
         for name, case in CASES.items():
             begins[name].append(end)
-            end += case.turn + PAUSE
-    begin = time.monotonic() + LEAD
+            end += case.turn + TURN_PAUSE_SECONDS
+    begin = time.monotonic() + READY_AFTER_SECONDS
     with ThreadPoolExecutor(len(CASES)) as pool:
         runs = {
             name: pool.submit(run_flows, url, in_turns(case, begins[name], end), begin=begin)
@@ -131,7 +131,9 @@ def measured(url: str) -> dict[str, Latencies]:
         }
         notes = {name: running.result() for name, running in runs.items()}
     if any(each.began != begin for each in notes.values()):
-        raise AssertionError(f"not everybody was ready after {LEAD:g} seconds; give them more.")
+        raise AssertionError(
+            f"not everybody was ready after {READY_AFTER_SECONDS:g} seconds; give them more."
+        )
     return {name: latencies(each) for name, each in notes.items()}
 
 
@@ -223,7 +225,7 @@ def bed() -> Iterator[Broker]:
 def run() -> dict[str, Any]:
     with bed() as broker:
         print("  calibrating", file=sys.stderr)
-        found = calibrate(broker.url, CALIBRATION)
+        found = calibrate(broker.url, CALIBRATION_SECONDS)
         print(f"  {', '.join(CASES)}, {TURNS} turns", file=sys.stderr)
         return compared(found, measured(broker.url))
 

@@ -21,17 +21,17 @@ from typing import Any
 from benchmarks.measure import spread
 from controlmq.controllers.controller_file import Tuning
 from controlmq.experiments.tuning_search.search import Outcome, Search, published_pi, run_search
+from controlmq.published import GOAL
 from controlmq.student import mean_interval
 from simulator import Change, Duration, Scenario, load_scenario
 from simulator.studies.tuning_search import METRICS, Point, Trial, run_point
 from simulator.studies.tuning_search.point import steps
 from simulator.studies.tuning_search.ranking import per_seed
 
-GOAL = 400.0
 DURATION = 300.0
 LOOPS = 2000
 ROUNDS = 5
-NEEDED = 1.5
+LEAST_SPEEDUP = 1.5
 """Times the throughput of one core that two must reach."""
 
 
@@ -62,8 +62,8 @@ def throughput() -> dict[str, Any]:
         "one_core": spread(rates[1]),
         "two_cores": spread(rates[2]),
         "ratio": ratio,
-        "needed": NEEDED,
-        "met": ratio >= NEEDED,
+        "needed": LEAST_SPEEDUP,
+        "met": ratio >= LEAST_SPEEDUP,
     }
 
 

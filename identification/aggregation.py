@@ -3,8 +3,8 @@
 Spark is fastest at adding doubles, so it only adds: counts, sums and sums of products of
 ``(u, y, y_next)``. Sums about 0 are exact enough for most groups. The sums themselves show for
 which they are not: groups whose spread is small beside their mean. Only these are added up a
-second time, about that mean (``DIGITS_NEEDED``). A shift for every group from the start would need
-a pass to find it and a join for every row.
+second time, about that mean (``MOST_RELATIVE_ERROR_OF_VARIANCE``). A shift for every group from
+the start would need a pass to find it and a join for every row.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ out one by one would share all of theirs with the rows fitted, blocks of 5 only 
 MOST_RATE = 1e12
 """Messages/second beyond which a rate is a mistake, and its square no longer a number."""
 
-DIGITS_NEEDED = 1e-11
+MOST_RELATIVE_ERROR_OF_VARIANCE = 1e-11
 """Relative error that sums about 0 may leave in a group's variances.
 
 Standard errors lose two more digits where a model explains 99 % of the variance, and are to
@@ -280,7 +280,9 @@ def _blurred(groups: Moments) -> Mask:
     spread = np.einsum("nii->ni", groups.products)
     size = groups.weight[:, None] * groups.mean**2
     rounding = np.finfo(float).eps * np.sqrt(groups.rows)
-    return np.asarray((size * rounding[:, None] > DIGITS_NEEDED * spread).any(axis=1))
+    return np.asarray(
+        (size * rounding[:, None] > MOST_RELATIVE_ERROR_OF_VARIANCE * spread).any(axis=1)
+    )
 
 
 def _shift_table(cells: Cells, shift: Floats, chosen: Mask) -> pa.Table:

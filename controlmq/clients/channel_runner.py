@@ -22,7 +22,7 @@ log = logging.getLogger("controlmq")
 
 clock = time.monotonic
 
-TOGETHER_SECONDS = 0.0005
+ACKS_WAIT_SECONDS = 0.0005
 """Seconds. Acks of one dispatch cycle wait this long for each other, to go as one frame."""
 
 QUICK_CALL_SECONDS = 0.01
@@ -102,7 +102,7 @@ class Runner:
         """Put on the wire what the core has released."""
         if self.core.outbox or self.core.verbatim:
             self._adapter.send_acks(self.core.take_acks())
-            self._together_until = now + TOGETHER_SECONDS
+            self._together_until = now + ACKS_WAIT_SECONDS
 
     def cycle_ended(self) -> None:
         """All messages received so far are dispatched: send what waited for others."""
@@ -267,4 +267,4 @@ class Runner:
 
 
 def _nothing(*_: object) -> None:
-    """Does nothing; default of ``after_wake``."""
+    """Does nothing; default of ``on_sample`` and ``after_wake``."""

@@ -23,7 +23,7 @@ WAITING_AFTER_SECONDS = 0.001
 """Seconds without a delivery from which the consumer counts as waiting for one; shorter gaps
 are its own work between two messages of one batch."""
 
-LATE_SHARE = 0.25
+LATE_SHARE_OF_TURNAROUND = 0.25
 """Share of a turnaround by which a message may be late before its slot is overdue."""
 
 LATE_SECONDS = 0.002
@@ -68,7 +68,7 @@ class Turnaround:
     @property
     def late_after(self) -> float:
         """Seconds after its release from which a slot is overdue."""
-        return self.usual * (1 + LATE_SHARE) + LATE_SECONDS
+        return self.usual * (1 + LATE_SHARE_OF_TURNAROUND) + LATE_SECONDS
 
     def measured(self, seconds: float, now: float) -> None:
         """A message that the consumer waited for came ``seconds`` after its slot's release."""

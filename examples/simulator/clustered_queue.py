@@ -19,10 +19,10 @@ HERE = Path(__file__).parent
 CAPACITY = 63
 """Clients: 21 producers with two consumers each are what one queue can serve."""
 
-THREES = 48
+PRODUCERS = 48
 """Producers that join, each with the two consumers it needs; then they leave again."""
 
-EVERY = 2.0
+JOIN_INTERVAL_SECONDS = 2.0
 """Seconds from one producer to the next."""
 
 
@@ -40,20 +40,20 @@ def course(most: int) -> Course:
     system = SimulatedCluster(Cluster(CAPACITY, most=most))
     found = Course(removed=system.cluster.removed)
     threes: list[list[str]] = []
-    for step in range(2 * THREES):
-        if step < THREES:
+    for step in range(2 * PRODUCERS):
+        if step < PRODUCERS:
             threes.append([system.join(role) for role in (PRODUCER, CONSUMER, CONSUMER)])
         else:
             for client in threes.pop(0):
                 system.leave(client)
-        found.readings.append(system.run(EVERY))
+        found.readings.append(system.run(JOIN_INTERVAL_SECONDS))
         found.staying.append(len(system.cluster.staying))
     return found
 
 
 def table(found: dict[str, Course]) -> Table:
     """How each did."""
-    made = Table(title=f"{3 * THREES} clients join and leave")
+    made = Table(title=f"{3 * PRODUCERS} clients join and leave")
     for column in ("", "most queues", "messages/ms at best", "most waiting", "removed"):
         made.add_column(column, justify="right")
     for name, each in found.items():

@@ -19,7 +19,7 @@ from controlmq.loop import Controller
 from simulator import Meter, Scenario, SimulatedConsumer, load_scenario
 
 HERE = Path(__file__).parent
-SURGE = (20, 80)
+SURGE_SECONDS = (20, 80)
 """Seconds, as in the scenarios."""
 
 SECONDS = 240
@@ -28,7 +28,7 @@ SECONDS = 240
 GOAL = 190.0
 """Messages/second, a little below what the two handlers of a worker can do."""
 
-MANY = 100
+LONG_QUEUE_MESSAGES = 100
 """Messages waiting: above it the rules by length add a worker."""
 
 # A message is in flight for 30 ms, so each of prefetch adds 33 messages a second, at once.
@@ -52,7 +52,7 @@ class Outcome:
         """Its cells in the table."""
         return (
             str(max(self.lengths)),
-            str(sum(length > MANY for length in self.lengths)),
+            str(sum(length > LONG_QUEUE_MESSAGES for length in self.lengths)),
             f"{self.p50:.3f}",
             f"{self.p90:.3f}",
             str(max(self.consumers)),
@@ -60,7 +60,14 @@ class Outcome:
         )
 
 
-COLUMNS = ("most waiting", f"s above {MANY}", "p50 s", "p90 s", "most workers", "worker s")
+COLUMNS = (
+    "most waiting",
+    f"s above {LONG_QUEUE_MESSAGES}",
+    "p50 s",
+    "p90 s",
+    "most workers",
+    "worker s",
+)
 
 
 def adapted(scenario: Scenario, *, control: bool) -> Outcome:
@@ -122,7 +129,7 @@ def draw(found: dict[str, Outcome], path: Path) -> None:
         lengths.plot(seconds, each.lengths, dashes, color=colour, label=name)
         consumers.step(seconds, each.consumers, dashes, color=colour, where="post")
     for axes in (lengths, consumers):
-        axes.axvspan(*SURGE, color="0.93", zorder=0)
+        axes.axvspan(*SURGE_SECONDS, color="0.93", zorder=0)
     lengths.set_yscale("symlog", linthresh=10)
     lengths.set_ylabel("messages waiting")
     lengths.legend(title="adapted by", fontsize="small", ncols=2)

@@ -35,8 +35,9 @@ CHI_SQUARE_99 = 11.345
 NOTICEABLE_SHARE_OF_RATE = 1e-3
 """Share of the rate: a controller designed for one model works as well with the other."""
 
-MOVED_SHARE = 0.1
-"""Share by which a knee is uncertain; see :mod:`identification.knee`."""
+SAME_MODEL_SHARE = 0.1
+"""Share by which interval and ends of the linear range may differ in what counts as the same
+model: a knee is uncertain by as much, see :mod:`identification.knee`."""
 
 LONGEST_NAME_CHARACTERS = 50
 """Characters; a file system allows 255 bytes, and a character may take four."""
@@ -101,7 +102,7 @@ def news(before: ArxModel | None, fit: Fit, rows: Moments) -> Why | None:
     assert fit.train is not None
     if before is None:
         return "first model"
-    if abs(model.interval - before.interval) > MOVED_SHARE * before.interval:
+    if abs(model.interval - before.interval) > SAME_MODEL_SHARE * before.interval:
         return "interval"
     if _range_moved(before.linear_range, model.linear_range):
         return "linear range"
@@ -129,7 +130,7 @@ def fitted_rows(cells: Cells, own: slice, linear_range: tuple[float, float]) -> 
 
 
 def _range_moved(before: tuple[float, float], now: tuple[float, float]) -> bool:
-    allowed = MOVED_SHARE * (before[1] - before[0])
+    allowed = SAME_MODEL_SHARE * (before[1] - before[0])
     return any(abs(new - old) > allowed for old, new in zip(before, now, strict=True))
 
 

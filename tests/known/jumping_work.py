@@ -34,15 +34,16 @@ FAST, SLOW = 0.001, 0.004
 ROUND_TRIP, JITTER = 0.001, 0.00005
 
 
-EVERY = 10.0
+JUMP_INTERVAL_SECONDS = 10.0
 """Seconds from one jump to the next."""
 
 
 def jumping(samples: int = SAMPLES) -> Scenario:
     """The consumer whose work changes between 1 and 4 ms, again and again."""
-    jumps = range(1, int(samples / EVERY) + 1)
+    jumps = range(1, int(samples / JUMP_INTERVAL_SECONDS) + 1)
     return working(
-        FAST, [Change(at=EVERY * k, factor=SLOW / FAST if k % 2 else 1.0) for k in jumps]
+        FAST,
+        [Change(at=JUMP_INTERVAL_SECONDS * k, factor=SLOW / FAST if k % 2 else 1.0) for k in jumps],
     )
 
 
@@ -83,6 +84,6 @@ def faster_published(scenario: Scenario) -> Scenario:
 def tracking_error(scenario: Scenario, controller: Controller, seed: int) -> float:
     """The IAE of a loop on the jumping consumer, messages."""
     jumps = scenario.consumers[0].work_schedule
-    samples = int(EVERY * len(jumps))
+    samples = int(JUMP_INTERVAL_SECONDS * len(jumps))
     loop = Loop(SimulatedConsumer(scenario, seed=seed), controller, GOAL)
     return score(list(loop.run(samples)), [jump.at for jump in jumps]).iae

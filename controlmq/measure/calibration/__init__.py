@@ -27,7 +27,7 @@ CALIBRATION_SECONDS = 90.0
 TURN_SECONDS, FEWEST_TURNS = 9.0, 3
 """Seconds of a turn of all experiments, about, and how many turns there are at least."""
 
-SHORTEST_FACTOR, LONGEST_FACTOR = 0.05, 2.0
+SHORTEST_TURN_FACTOR, LONGEST_TURN_FACTOR = 0.05, 2.0
 """How much the experiments of a turn are shortened and stretched, at most."""
 
 
@@ -68,4 +68,4 @@ def calibrate(
 
 
 def _within(scale: float) -> float:
-    return min(max(scale, SHORTEST_FACTOR), LONGEST_FACTOR)
+    return min(max(scale, SHORTEST_TURN_FACTOR), LONGEST_TURN_FACTOR)

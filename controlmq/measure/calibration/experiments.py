@@ -59,14 +59,14 @@ idle processes take longer to wake up."""
 SETTLE_SECONDS = 0.1
 """Seconds before those that count: the first messages after a pause take longer."""
 
-LOADED_SHARE, LOADED_FROM_RATE = 0.25, 60.0
+LOADED_SHARE, LOADED_FROM_MESSAGES_PER_SECOND = 0.25, 60.0
 """Share of the time that a consumer with work is busy, and the messages/second from which on its
 latencies are measured too; with fewer, a load like this takes long work."""
 
 COPIED_TO_QUEUES = (1, 3, 7, 12)
 """Queues that a message is copied to."""
 
-COPIES_RATE, COPIES_RUN_SECONDS = 80.0, 0.2
+COPIED_MESSAGES_PER_SECOND, COPIES_RUN_SECONDS = 80.0, 0.2
 """Messages/second that are copied, and for how many seconds; few enough that all copies of one
 are handled before the next is sent."""
 
@@ -115,7 +115,7 @@ class Experiments:
             *(
                 partial(self._at_rate, rate, loaded=True)
                 for rate in SECONDS_AT_RATE
-                if rate > LOADED_FROM_RATE
+                if rate > LOADED_FROM_MESSAGES_PER_SECOND
             ),
             *(partial(self._copied, copies) for copies in COPIED_TO_QUEUES),
         ]
@@ -204,7 +204,7 @@ class Experiments:
     def _latencies(self) -> None:
         for rate in self._random.sample(sorted(SECONDS_AT_RATE), len(SECONDS_AT_RATE)):
             self._at_rate(rate)
-            if rate > LOADED_FROM_RATE:
+            if rate > LOADED_FROM_MESSAGES_PER_SECOND:
                 self._at_rate(rate, loaded=True)
 
     def _at_rate(self, rate: float, *, loaded: bool = False) -> None:
@@ -227,8 +227,13 @@ class Experiments:
 
     def _copied(self, copies: int) -> None:
         """Several queues, and the latencies of all copies."""
-        count = max(round(COPIES_RATE * (SETTLE_SECONDS + COPIES_RUN_SECONDS) * self.scale), 5)
-        self._points["latency"].add(copies, *self._sent(copies, [1 / COPIES_RATE] * count))
+        count = max(
+            round(COPIED_MESSAGES_PER_SECOND * (SETTLE_SECONDS + COPIES_RUN_SECONDS) * self.scale),
+            5,
+        )
+        self._points["latency"].add(
+            copies, *self._sent(copies, [1 / COPIED_MESSAGES_PER_SECOND] * count)
+        )
 
     def _sent(self, copies: int, gaps: list[float], work: float = 0.0) -> list[float]:
         """Latencies of messages to ``copies`` queues, all consumed on one connection."""
