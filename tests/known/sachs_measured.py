@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from simulator.studies.specjms import TYPES, expected, vertical
+from simulator.studies.specjms import TYPES, MessageType, expected, vertical
 from simulator.studies.specjms.message_types import BY_NAME, BYTES_PER_KILOBYTE
 from simulator.studies.specjms.topology import Topology
 
 BYTES_PER_MS = 125_000.0
+
+SIZE_SHARES = (0.95, 0.04, 0.01)
+"""Shares of messages that have the first, the second and the third size of their type."""
 
 PATHS = {
     1: ("order", "shipDep", "shipInfo", "shipConf"),
@@ -82,13 +85,13 @@ def network(case: Case, base: int, interaction: int) -> float:
     total = 0.0
     for flow in (rates.sent, rates.received):
         busy = (
-            sum(flow[each.name] * each.mean_size * BYTES_PER_KILOBYTE for each in TYPES)
+            sum(flow[each.name] * mean_size(each) * BYTES_PER_KILOBYTE for each in TYPES)
             / 1000
             / BYTES_PER_MS
         )
         for name in PATHS[interaction]:
             # M/D/1: half of a service time for each waiting on average, times load/(1 - load).
-            service = BY_NAME[name].mean_size * BYTES_PER_KILOBYTE / BYTES_PER_MS
+            service = mean_size(BY_NAME[name]) * BYTES_PER_KILOBYTE / BYTES_PER_MS
             total += service * (1 + busy / (2 * (1 - busy)))
     return total
 
@@ -100,3 +103,8 @@ def errors(found: Iterable[dict[int, float]], cases: Sequence[Case] = CASES) -> 
         for case, values in zip(cases, found, strict=True)
         for number, time in case.measured_high.items()
     ]
+
+
+def mean_size(kind: MessageType) -> float:
+    """The mean size of a type's messages in kilobytes."""
+    return sum(share * size for share, size in zip(SIZE_SHARES, kind.sizes, strict=True))

@@ -10,9 +10,7 @@ import pika
 
 from controlmq.clients.pika.connecting import connection_to
 from controlmq.measure.calibration.pacing import STAMP
-
-QUEUE_EXPIRES_MILLISECONDS = 300_000
-"""The broker removes a queue that was unused for this long, in case we die before we do."""
+from controlmq.measure.temporary import QUEUE_ARGUMENTS, delete
 
 
 class TemporaryQueues:
@@ -28,9 +26,7 @@ class TemporaryQueues:
         name = _new_name()
         self.names.append(name)
         channel = self.connection.channel()
-        channel.queue_declare(
-            name, durable=True, arguments={"x-expires": QUEUE_EXPIRES_MILLISECONDS}
-        )
+        channel.queue_declare(name, durable=True, arguments=QUEUE_ARGUMENTS)
         channel.close()
         return name
 
@@ -66,21 +62,13 @@ class TemporaryQueues:
 
 @contextmanager
 def temporary_queues(url: str) -> Iterator[TemporaryQueues]:
-    """Queues on a connection of their own, deleted at the end of the ``with`` block.
-
-    An interrupt may leave that connection in the middle of anything, so another one deletes.
-    """
+    """Queues on a connection of their own, deleted at the end of the ``with`` block."""
     with connection_to(url) as connection:
         queues = TemporaryQueues(connection)
         try:
             yield queues
         finally:
-            with connection_to(url) as other:
-                channel = other.channel()
-                for name in queues.names:
-                    channel.queue_delete(name)
-                for name in queues.exchanges:
-                    channel.exchange_delete(name)
+            delete(url, queues.names, queues.exchanges)
 
 
 def _new_name() -> str:

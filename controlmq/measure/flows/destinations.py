@@ -10,9 +10,7 @@ import pika
 from controlmq.clients.pika.connecting import connection_to
 from controlmq.errors import ControlmqError
 from controlmq.measure.flows.plan import Plan
-
-QUEUE_EXPIRES_MILLISECONDS = 300_000
-"""The broker removes a queue that was unused for this long, in case we die before we do."""
+from controlmq.measure.temporary import QUEUE_ARGUMENTS, delete
 
 
 @contextmanager
@@ -42,13 +40,7 @@ def _give_up(url: str, plan: Plan) -> None:
 
 
 def _delete(url: str, plan: Plan) -> None:
-    """Delete on a new connection: an interrupt may have left the other in the middle of a frame."""
-    with connection_to(url) as connection:
-        channel = connection.channel()
-        for queue in plan.queues:
-            channel.queue_delete(plan.name(queue))
-        for exchange in plan.exchanges:
-            channel.exchange_delete(plan.name(exchange))
+    delete(url, map(plan.name, plan.queues), map(plan.name, plan.exchanges))
 
 
 def _declare(connection: pika.BlockingConnection, plan: Plan) -> dict[str, int]:
@@ -59,7 +51,7 @@ def _declare(connection: pika.BlockingConnection, plan: Plan) -> dict[str, int]:
             plan.name(queue),
             durable=True,
             auto_delete=not durable,
-            arguments={"x-expires": QUEUE_EXPIRES_MILLISECONDS},
+            arguments=QUEUE_ARGUMENTS,
         )
         waiting[queue] = int(answer.method.message_count)
     for exchange, kind in plan.exchanges.items():

@@ -13,8 +13,7 @@ from typing import TypeVar
 from simulator.scenario.distributions import Size
 
 SIZES_IN_A_CYCLE = 100
-SIZE_ODDS = (95, 4, 1)
-"""Messages of a cycle that have the first, the second and the third size."""
+"""Messages after which the sizes that a sender gives repeat."""
 
 BYTES_PER_KILOBYTE = 1000
 
@@ -53,12 +52,6 @@ class MessageType:
     interaction: int
     group: str
     sizes: tuple[float, float, float]
-
-    @property
-    def mean_size(self) -> float:
-        """The mean size in kilobytes."""
-        in_a_cycle = sum(odd * size for odd, size in zip(SIZE_ODDS, self.sizes, strict=True))
-        return in_a_cycle / SIZES_IN_A_CYCLE
 
     def drawn(self, turn: int) -> Size:
         """Sizes in bytes, with exact shares in each cycle.
