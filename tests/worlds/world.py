@@ -9,10 +9,11 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
+from tests.worlds.books import Subscription
 from tests.worlds.broker import Broker, BrokerLane, BrokerQueue, Violation
 from tests.worlds.circumstances import Circumstances, draw_target, draw_work, drawn
 from tests.worlds.places import ANYWHERE, BROKER, CLIENT
-from tests.worlds.program import LATEST_ACK_SECONDS, Program, Subscription
+from tests.worlds.program import LATEST_ACK_SECONDS, Program
 
 FULL_CHECK_EVERY_EVENTS = 50
 MOST_PUBLISHED = 200

@@ -1,0 +1,224 @@
+"""The adapter of a world: it drives a core as the adapter of a client library does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from controlmq.consumer.commands import CancelLane, OpenLane
+from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.delivery_tags import Ack
+from controlmq.consumer.lanes import Lane
+from controlmq.loop import Sample
+from tests.worlds.books import Books, Subscription
+from tests.worlds.broker import BrokerQueue, Violation
+from tests.worlds.circumstances import draw_target
+
+MOST_WAKES_AT_ONCE = 20
+"""Changes of lanes that may follow each other without time passing."""
+
+SAMPLES_TO_SPREAD = 3
+"""Samples after which slots that started in a bunch are spread."""
+
+PACE_KEPT = 0.98
+"""Share of the openings that are due, at least, in messages."""
+
+
+class Adapter(Books):
+    """Consumers and lanes: between the core and the network."""
+
+    # Consumers
+
+    def subscribe(self, tag: str, target: float, queue: BrokerQueue) -> None:
+        """A consumer with a random controller, or with none."""
+        world = self.world
+        given = world.circumstances
+        now = world.now
+        consumer = Consumer(tag, tag, target, given.shape(), now)
+        subscription = Subscription(consumer, queue)
+        self.subscriptions.append(subscription)
+        self.open(self.core.subscribe(consumer, now), first=True)
+        self.attend()
+
+    def take_samples(self) -> None:
+        """What the owner of the loops does at the end of an interval."""
+        core = self.core
+        while core.samples_due:
+            consumer = core.samples_due.popleft()
+            if self.world.circumstances.controlled and not consumer.cancelled:
+                self.sample(self.world.subscription_of[consumer])
+            core.sampled(consumer, self.world.now)
+
+    def sample(self, subscription: Subscription) -> None:
+        sample = subscription.consumer.observe()
+        subscription.sampled += sample.arrivals
+        if not (0 <= sample.starved <= 1 and sample.held >= 0 and sample.in_flight >= -1e-9):
+            raise Violation(f"a sample is impossible: {sample}")
+        if self.world.circumstances.paced:
+            self._check_pace(subscription, sample)
+        random_ = self.world.random
+        if self.world.circumstances.moves and random_() < 0.5:
+            self._aim(subscription, draw_target(random_))
+            subscription.consumer.actuate(subscription.target)
+
+    def _check_pace(self, subscription: Subscription, sample: Sample) -> None:
+        """Where handlers are not the limit, a message comes with every opening that is due."""
+        if sample.number >= SAMPLES_TO_SPREAD:
+            subscription.paced += sample.arrivals
+            subscription.pace += sample.interval / subscription.spacing
+            if subscription.paced < PACE_KEPT * subscription.pace - 2:
+                raise Violation(
+                    f"{subscription.paced} messages came, {subscription.pace:.1f} were due"
+                )
+        subscription.spacing = subscription.window.spacing
+
+    def retarget(self, subscription: Subscription, target: float) -> None:
+        """The user moves the prefetch."""
+        if subscription.alive:
+            self._aim(subscription, target)
+            self.core.retarget(subscription.consumer, target, self.world.now)
+            self.attend()
+
+    def fix(self, prefetch: float | None, _: Any) -> None:
+        """The user takes the controller away."""
+        self.core.fix(prefetch, self.world.now)
+        for subscription in self.subscriptions:
+            if subscription.alive:
+                subscription.target = prefetch or subscription.asked
+        self.attend()
+
+    def stop(self, subscription: Subscription, _: Any) -> None:
+        """The user cancels a consumer."""
+        if subscription.alive:
+            subscription.alive = False
+            self.core.cancel(subscription.consumer, self.world.now)
+            self.carry_out()
+            self.attend()
+
+    def _aim(self, subscription: Subscription, target: float) -> None:
+        limits = subscription.consumer.limits
+        subscription.target = limits.clamp(target) if limits else target
+
+    # What the core asks for
+
+    def attend(self) -> None:
+        """Send what was released, then do what is due."""
+        core = self.core
+        if core.outbox or core.verbatim:
+            self.send_acks()
+        now = self.world.now
+        wakes = 0
+        while now >= core.wake_at:
+            core.wake(now)
+            if core.samples_due:
+                self.take_samples()
+            if core.commands:
+                self.carry_out()
+            elif core.outbox:
+                self.send_acks()
+            wakes += 1
+            if wakes > MOST_WAKES_AT_ONCE:
+                raise Violation("the core asks to be woken again and again at one instant")
+
+    def carry_out(self) -> None:
+        """The commands of the core in their order; acks go before each."""
+        core = self.core
+        while core.commands:
+            self.send_acks()
+            command = core.commands.popleft()
+            if isinstance(command, OpenLane):
+                self.open(command.lane)
+            elif isinstance(command, CancelLane):
+                self.cancel(command.lane)
+        self.send_acks()
+
+    def open(self, lane: Lane, first: bool = False) -> None:
+        world = self.world
+        if lane.consumer.cancelled:
+            self.core.lane_cancelled(lane, world.now)
+            return
+        if first:
+            world.subscription_of[lane.consumer] = self.subscriptions[-1]
+        subscription = world.subscription_of[lane.consumer]
+        subscription.asked += lane.size
+        subscription.lanes += 1
+        allowed = max(1, math.ceil(subscription.target))
+        if subscription.asked > allowed and not (first and subscription.consumer.kind == "single"):
+            raise Violation(f"{subscription.asked} slots are asked for, {allowed} are allowed")
+        world.to_broker(self.open_at_broker, lane, self._asked())
+
+    def cancel(self, lane: Lane) -> None:
+        if lane in self.cancelled or lane.cancelled:
+            return
+        subscription = self.world.subscription_of[lane.consumer]
+        self._lane_gone(lane, subscription)
+        if subscription.alive and not subscription.lanes:
+            raise Violation("the last lane was retired")
+        self.world.to_broker(self.cancel_at_broker, lane, self._asked())
+        self.core.lane_cancelled(lane, self.world.now)
+
+    def send_acks(self) -> None:
+        core = self.core
+        if not (core.outbox or core.verbatim):
+            return
+        frames = core.take_acks()
+        for tag, multiple in frames:
+            if multiple:
+                for each in [each for each in self.unanswered if each <= tag]:
+                    self._sent(each)
+            else:
+                self._sent(tag)
+        self.world.to_broker(self.acks_at_broker, frames, self._asked())
+
+    # What the network brings
+
+    def on_opened(self, lane: Lane, _: Any) -> None:
+        self.core.lane_opened(lane, self.world.now)
+
+    def on_refused(self, lane: Lane, _: Any) -> None:
+        subscription = self.world.subscription_of[lane.consumer]
+        if lane not in self.cancelled:
+            self.cancelled.add(lane)
+            subscription.asked -= lane.size
+            subscription.lanes -= 1
+        self.core.lane_refused(lane, self.world.now)
+        subscription.alive = subscription.alive and subscription.lanes > 0
+
+    def on_cancelled(self, lane: Lane, _: Any) -> None:
+        """The broker has cancelled a lane."""
+        subscription = self.world.subscription_of[lane.consumer]
+        if lane not in self.cancelled:
+            subscription.alive = False
+            self._lane_gone(lane, subscription)
+        self.core.cancelled_by_broker(lane.tag, self.world.now)
+        self.carry_out()
+
+    def on_blocked(self, _: Any, __: Any) -> None:
+        self.core.block(self.world.now)
+
+    def on_unblocked(self, _: Any, __: Any) -> None:
+        self.core.unblocked(self.world.now)
+
+    # What arrives at the broker
+
+    def acks_at_broker(self, frames: Sequence[Ack], asked: list[int]) -> None:
+        broker = self.world.broker
+        for tag, multiple in frames:
+            broker.acknowledge(tag, multiple)
+        self._limit(asked)
+
+    def open_at_broker(self, lane: Lane, asked: list[int]) -> None:
+        world = self.world
+        subscription = world.subscription_of[lane.consumer]
+        further = lane.tag != lane.consumer.tag
+        if world.random() < world.circumstances.refusals * (1.0 if further else 0.05):
+            world.to_client(self.on_refused, lane, None)
+            return
+        self._limit(asked)
+        world.to_client(self.on_opened, lane, None)
+        world.broker.consume(lane, subscription.queue)
+
+    def cancel_at_broker(self, lane: Lane, asked: list[int]) -> None:
+        self.world.broker.cancel(lane.tag)
+        self._limit(asked)

@@ -1,0 +1,177 @@
+"""The books of a world's program: what it saw itself, compared with what the core noted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.core import Core
+from controlmq.consumer.lanes import Lane
+from tests.worlds.broker import BrokerQueue, Violation
+
+if TYPE_CHECKING:
+    from tests.worlds.world import World
+
+TIMING_SECONDS = 1e-6
+"""By how much rounding may make a time longer."""
+
+NO_LIMIT = 10**9
+"""Slots of a consumer that stops: what is on its way to it goes back to its queue."""
+
+
+class Subscription:
+    """One consumer of the program, as its user and the network see it."""
+
+    __slots__ = (
+        "alive",
+        "asked",
+        "consumer",
+        "doomed",
+        "held",
+        "lanes",
+        "max_held",
+        "pace",
+        "paced",
+        "queue",
+        "received",
+        "sampled",
+        "sensors",
+        "spacing",
+        "target",
+        "window",
+    )
+
+    def __init__(self, consumer: Consumer, queue: BrokerQueue) -> None:
+        self.consumer = consumer
+        self.queue = queue
+        self.window = consumer.window
+        self.sensors = consumer.sensors
+        self.max_held = consumer.window.max_held
+        self.target = consumer.window.target
+        self.alive = True
+        self.doomed = False
+        """Whether the broker has cancelled a lane, of which the program may not know yet."""
+        self.asked = 0
+        """Slots asked for, and messages that cancelled lanes have and have not answered."""
+        self.held = 0
+        """Acks that the user gave and that are not on the wire."""
+        self.lanes = 0
+        self.received = 0
+        self.sampled = 0
+        self.spacing = 0.0
+        self.pace = 0.0
+        self.paced = 0
+
+
+class Books:
+    """What the user got and answered and what is on the wire, as the program saw it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.core = Core()
+        self.subscriptions: list[Subscription] = []
+        self.busy = False
+        """Whether a handler runs in the client's thread, so that nothing else can happen."""
+        self.unacked: dict[int, tuple[Lane | None, Subscription | None]] = {}
+        """What the user got and has not answered."""
+        self.unanswered: dict[int, tuple[Lane | None, Subscription | None]] = {}
+        """What the user got and whose answer is not on the wire (or not committed)."""
+        self.owed: dict[int, float] = {}
+        """Acks that the user gave, since when, and that are not on the wire."""
+        self.committing: list[int] | None = None
+        self.foreign = 0
+        """Of ``unacked``, those that no consumer brought."""
+        self.cancelled: set[Lane] = set()
+        self.max_hold = world.circumstances.max_hold
+
+    def _lane_gone(self, lane: Lane, subscription: Subscription) -> None:
+        self.cancelled.add(lane)
+        subscription.lanes -= 1
+        out = sum(each is lane for each, _ in self.unanswered.values())
+        subscription.asked -= lane.size - out
+
+    def _sent(self, tag: int) -> None:
+        """An ack is on the wire."""
+        if self.owed.pop(tag, None) is None:
+            if self.committing is not None and tag in self.committing:
+                return
+            state = "not given yet" if tag in self.unacked else "sent before"
+            raise Violation(f"the ack of {tag} is on the wire, and was {state}")
+        if self.committing is None:
+            entry = self.unanswered[tag][1]
+            if entry is not None:
+                entry.held -= 1
+        self._answered(tag)
+
+    def _answered(self, tag: int) -> None:
+        if self.committing is not None:
+            self.committing.append(tag)
+            return
+        lane, subscription = self.unanswered.pop(tag)
+        if lane in self.cancelled:
+            subscription.asked -= 1  # type: ignore[union-attr]
+
+    def _asked(self) -> list[int]:
+        return [
+            each.asked if each.alive and not each.doomed else NO_LIMIT
+            for each in self.subscriptions
+        ]
+
+    def _limit(self, asked: list[int]) -> None:
+        """What was asked for when this was sent is what may be in flight from now on."""
+        for subscription, slots in zip(self.subscriptions, asked, strict=False):
+            queue = subscription.queue
+            queue.limit = slots
+            if queue.in_flight > slots:
+                raise Violation(f"{queue.in_flight} are in flight, {slots} slots were asked for")
+
+    def _up_to(self, tag: int) -> list[int]:
+        return [each for each in self.unacked if each <= tag]
+
+    # The comparison
+
+    def check(self) -> None:
+        """Compare the core's books with ours; called after every event of the program."""
+        for each in self.subscriptions:
+            window, held, asked = each.window, each.held, each.asked
+            if window.held != held:
+                raise Violation(f"{held} acks are held, the window has {window.held}")
+            if window.granted != asked:
+                raise Violation(f"{asked} slots are granted, the window has {window.granted}")
+            if each.sensors._open != asked - held:
+                raise Violation(
+                    f"{asked - held} slots are open, the sensors have {each.sensors._open}"
+                )
+            if held > each.max_held:
+                raise Violation(f"{held} acks are held, {each.max_held} are allowed")
+            if held and not each.alive:
+                raise Violation("a consumer that has stopped holds acks")
+        if self.owed and not self.busy:
+            since = next(iter(self.owed.values()))
+            if self.world.now - since > self.max_hold + TIMING_SECONDS:
+                raise Violation(f"an ack is held for {self.world.now - since:g} s")
+        if self.committing is None:
+            if len(self.core.ledger.unacked) != len(self.unacked) - self.foreign:
+                raise Violation("the ledger does not have what the user has not answered")
+
+    def check_all(self) -> None:
+        """Compare all that is too long to compare after every event."""
+        core = self.core
+        for each in self.subscriptions:
+            window = each.window
+            tags = sorted(held.tag for held in window.all_held())
+            ours = sorted(tag for tag in self.owed if self.unanswered[tag][1] is each)
+            if tags != ours:
+                raise Violation(f"held are {ours}, the window has {tags}")
+            granted = sum(lane.unacked if lane.cancelled else lane.size for lane in window.lanes)
+            if granted != window.granted:
+                raise Violation(f"lanes have {granted} slots, the window {window.granted}")
+            if each.received != each.sensors.total:
+                raise Violation("the sensors have missed a message")
+            if self.world.circumstances.controlled:
+                if each.sampled + each.sensors.arrivals != each.received:
+                    raise Violation("the samples have missed a message")
+        if self.committing is None:
+            ours = [tag for tag, entry in self.unacked.items() if entry[1] is not None]
+            if list(core.ledger.unacked) != ours:
+                raise Violation(f"not answered are {ours}, the ledger differs")
