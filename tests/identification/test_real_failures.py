@@ -311,7 +311,7 @@ def die_replacing(folder: Path) -> None:
     assert done.returncode == 9
 
 
-def test_a_folder_lost_between_two_renames_is_put_back_by_whoever_needs_it(
+def test_a_folder_lost_between_two_renames_is_put_back_by_the_next_run_that_needs_it(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     out, raw = tmp_path / "out", samples(tmp_path / "raw.csv")

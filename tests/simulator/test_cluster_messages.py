@@ -132,7 +132,7 @@ def check(system: SimulatedCluster, joined: dict[str, tuple[str, str]]) -> None:
             assert waiting_in(system, name) == 0
 
 
-def test_whoever_joins_and_leaves_every_message_is_worked_on_once() -> None:
+def test_every_message_is_worked_on_once_while_clients_join_and_leave() -> None:
     removed: list[str] = []
 
     @settings(max_examples=20)
