@@ -10,23 +10,24 @@ from its opening to the handler's ack::
 A quarter of the slots beyond the first is a reserve: a message that is late, because network,
 broker or processor were busy, does not delay the next ones, whose slots wait to be opened.
 
-The loop time wanted is one in which no message waits for a handler, and waiting makes the
-measured one longer. So a shorter measurement is believed at once, a longer one only in small
-steps, and never more of it than takes two hundredths off the rate just measured: handlers that
+The spacing needs the loop time without waiting for handlers. Waiting lengthens the measured time,
+so the shortest of the last samples counts; that also keeps the spacing steady. Where it has grown,
+spreading takes at most two hundredths off the rate just measured with every sample: handlers that
 are busy all the time set the rate themselves.
 """
 
 from __future__ import annotations
 
+from collections import deque
+
 SPREAD_SHARE = 0.75
 """Share of the slots beyond the first that is spread; the rest is the reserve."""
 
-RATE_STEP = 1.02
-"""Factor by which spreading may at most lower the rate from one sample to the next."""
+SAMPLES_REMEMBERED = 10
+"""Samples of which the shortest loop time counts."""
 
-GROWTH_STEP = 1.05
-"""Factor by which the loop time may at most grow from one sample to the next, so that a stall in
-one sample hardly slows the next."""
+SLOWER_AT_MOST = 1.02
+"""Factor by which spreading may lengthen the time between messages from one sample to the next."""
 
 
 class Spread:
@@ -34,25 +35,28 @@ class Spread:
 
     def __init__(self) -> None:
         self.loop_time = 0.0
+        self._recent: deque[float] = deque(maxlen=SAMPLES_REMEMBERED)
 
     def measured(
         self, slot_seconds: float, acks: int, interval: float, prefetch: float, starved: bool
     ) -> None:
         """Take in an interval: open slots over time, and acks that handlers gave.
 
-        A slot that waits in vain for a message makes its loop look longer, so that ``starved``
-        intervals can only shorten the loop time.
+        A slot that waits in vain for a message makes its loop look longer, so that a ``starved``
+        interval can only shorten the loop time.
         """
         if not acks or slot_seconds <= 0:
             return
         measured = slot_seconds / acks
         if starved:
             self.loop_time = min(measured, self.loop_time)
-        elif not self.loop_time:
-            self.loop_time = measured
-        else:
-            paced = RATE_STEP * self._spread_slots(prefetch) * interval / acks
-            self.loop_time = min(measured, paced, GROWTH_STEP * self.loop_time)
+            return
+        self._recent.append(measured)
+        loop_time = min(self._recent)
+        if self.loop_time:
+            paced = SLOWER_AT_MOST * self._spread_slots(prefetch) * interval / acks
+            loop_time = min(loop_time, max(paced, self.loop_time))
+        self.loop_time = loop_time
 
     def spacing(self, prefetch: float) -> float:
         """Seconds between two openings; 0 where there is nothing to spread."""
