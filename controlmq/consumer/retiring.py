@@ -46,10 +46,10 @@ class LanePlan:
         window = self.window
         surplus = window.granted - max(math.ceil(window.target), 1)
         self._retiring = [lane for lane in self._retiring if lane.retiring and not lane.cancelled]
-        if self._retiring and (self._needed_again(surplus) or now >= self._in_vain_at()):
+        if self._retiring and (self._needed_again(surplus) or now >= self._give_up_at()):
             self.keep_all()
         if not self._retiring:
-            if surplus >= 0 or now >= self._in_vain_at():
+            if surplus >= 0 or now >= self._give_up_at():
                 self._merging = False
             if surplus < 0 or not self.may_retire:
                 self._unneeded_since = None
@@ -65,7 +65,7 @@ class LanePlan:
             return 0
         subscribed = window.subscribed
         coming = sum(lane.unacked for lane in window.lanes if lane.cancelled)
-        merging = self._merging and now < self._in_vain_at()
+        merging = self._merging and now < self._give_up_at()
         if missing < coming or (merging and coming):
             # More slots come free soon; a lane for each would be many small ones.
             return 0
@@ -84,7 +84,7 @@ class LanePlan:
         if self._unneeded_since is not None:
             due = self._unneeded_since + self.linger
         if self._retiring or self._merging:
-            due = min(due, self._in_vain_at())
+            due = min(due, self._give_up_at())
         return due
 
     def lane_size(self, slots: int) -> int:
@@ -131,7 +131,7 @@ class LanePlan:
         """Whether the target rose meanwhile, so that the retiring lanes should stay."""
         return not self._merging and sum(lane.size for lane in self._retiring) > surplus
 
-    def _in_vain_at(self) -> float:
+    def _give_up_at(self) -> float:
         """When to stop retiring: ``max_hold`` after the oldest kept ack."""
         oldest = [lane.kept[0].since for lane in self._retiring if lane.kept]
         return min(oldest, default=self._retiring_since) + self.window.max_hold

@@ -26,7 +26,7 @@ SPREAD_SHARE = 0.75
 SAMPLES_REMEMBERED = 10
 """Samples of which the shortest loop time counts."""
 
-SLOWER_AT_MOST = 1.02
+SPREAD_SLOWER_AT_MOST_FACTOR = 1.02
 """Factor by which spreading may lengthen the time between messages from one sample to the next."""
 
 
@@ -54,7 +54,7 @@ class Spread:
         self._recent.append(measured)
         loop_time = min(self._recent)
         if self.loop_time:
-            paced = SLOWER_AT_MOST * self._spread_slots(prefetch) * interval / acks
+            paced = SPREAD_SLOWER_AT_MOST_FACTOR * self._spread_slots(prefetch) * interval / acks
             loop_time = min(loop_time, max(paced, self.loop_time))
         self.loop_time = loop_time
 
