@@ -253,8 +253,9 @@ class Core:
         return sent
 
     def recovered(self, now: float) -> None:
-        """Everything unacknowledged goes back to its queue."""
+        """Everything unacknowledged goes back to its queue, also what was fetched."""
         self._settle(list(self.ledger.unacked), now)
+        self.ledger.fetched.clear()
 
     def take_acks(self) -> Sequence[Ack]:
         """The frames to send now, in as few as is safe."""
