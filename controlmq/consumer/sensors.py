@@ -138,6 +138,9 @@ class Sensors:
         if now - self.active_at > WAITING_AFTER_SECONDS:
             self._waited(released, now)
             self.turnaround.measured(now - released, now)
+        elif self.turnaround.usual == FIRST_TURNAROUND_SECONDS:
+            # A first message that came too soon to be waited for is better than a guess.
+            self.turnaround.measured(now - released, now)
 
     def settled(self, now: float) -> None:
         """The handler acknowledged or rejected a message: its slot is no longer open."""

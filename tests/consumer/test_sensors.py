@@ -129,3 +129,16 @@ def test_an_interval_that_was_drawn_out_leaves_a_gap_in_the_numbers() -> None:
     sensors = Sensors(0.0, 1.0)
     ends = [1.0, 2.2, 3.1, 4.6, 5.6, 8.6]
     assert [sensors.close(end, 1.0).number for end in ends] == [0, 1, 2, 4, 5, 8]
+
+
+def test_a_queue_that_answers_at_once_is_dry_soon_after_its_last_message() -> None:
+    sensors = Sensors(0.0, 0.2)
+    sensors.released(1, 0, 0.0)
+    for number in range(1, 101):
+        now = 0.0005 * number
+        sensors.delivered(now, 0)
+        sensors.settled(now)
+        sensors.released(1, 0, now)
+        sensors.active_at = now
+    sensors.close(0.2, 1.0)
+    assert sensors.close(0.4, 1.0).starved == pytest.approx(1.0)
