@@ -51,6 +51,7 @@ class Runner:
         self._timer: object | None = None
         self._timer_at = math.inf
         self._carrying_out = False
+        self._sampling = False
 
     # Messages
 
@@ -63,12 +64,14 @@ class Runner:
             if self.stopped:
                 return deliver(channel, method, properties, body)
             now = clock()
+            if now >= core.wake_at:
+                self.wake(now)  # perhaps into code of the user, before the message is in the books
+                if consumer.cancelled:
+                    return _give_up(channel, method)
             core.delivered(lane, method.delivery_tag, now, buffered())
             method.consumer_tag = tag
             if consumer.unseen:
                 core.first_message(lane, method.delivery_tag, properties.headers or {})
-            if now >= core.wake_at:
-                self.wake(now)
             if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
                 self.send_acks(now)
             deliver(channel, method, properties, body)
@@ -211,7 +214,7 @@ class Runner:
     def _cancel(self, lane: Lane) -> None:
         if not lane.cancelled:
             self._adapter.cancel_lane(lane)
-            self.core.lane_cancelled(lane, clock())
+        self.core.lane_cancelled(lane, clock())
 
     # Time
 
@@ -222,10 +225,10 @@ class Runner:
             return
         for _ in range(MOST_CHANGES_AT_ONCE):
             core.wake(now)
-            while core.samples_due:
-                consumer = core.samples_due.popleft()
-                self.on_sample(consumer)
-                core.sampled(consumer, now)
+            self._carry_out()
+            self._take_samples(now)
+            if self.stopped:
+                return
             self._carry_out()
             now = clock()
             if now < core.wake_at:
@@ -233,6 +236,19 @@ class Runner:
         if not self.stopped:
             self.after_wake()
             self._set_timer(now)
+
+    def _take_samples(self, now: float) -> None:
+        """Turn the loops that are due; code of the user may run, and wake us again."""
+        if self._sampling:
+            return
+        self._sampling = True
+        try:
+            while self.core.samples_due:
+                consumer = self.core.samples_due.popleft()
+                self.on_sample(consumer)
+                self.core.sampled(consumer, now)
+        finally:
+            self._sampling = False
 
     def wake_if_due(self) -> None:
         """Do what is due, if anything is."""
@@ -250,10 +266,11 @@ class Runner:
     def _on_timer(self) -> None:
         self._timer, self._timer_at = None, math.inf
         now = clock()
-        if now < self.core.wake_at:
-            self._set_timer(now)
-        else:
-            self.wake(now)
+        try:
+            if now >= self.core.wake_at:
+                self.wake(now)
+        finally:
+            self._set_timer(clock())
 
     def _drop_timer(self) -> None:
         if self._timer is not None:
@@ -264,6 +281,12 @@ class Runner:
         """The channel is closed, or the client's own again: no more timers."""
         self.stopped = True
         self._drop_timer()
+
+
+def _give_up(channel: Any, method: Any) -> None:
+    """Give a message back whose consumer was cancelled in the moment it came."""
+    if channel.is_open:
+        channel.basic_reject(method.delivery_tag, requeue=True)
 
 
 def _nothing(*_: object) -> None:

@@ -55,7 +55,8 @@ class Settings:
         if self.window not in get_args(WindowChoice):
             raise InputError(f"window is {self.window!r}; give 'auto', 'lanes' or 'single'.")
         if self.max_held is not None:
-            not_negative("max_held", self.max_held)
+            if not_negative("max_held", self.max_held) % 1:
+                raise InputError(f"max_held is {self.max_held:g}; give a whole number of acks.")
         above_zero("max_hold", self.max_hold)
 
     @property

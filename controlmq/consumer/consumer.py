@@ -146,13 +146,21 @@ class Consumer:
         tag = self.tag if self._lane_count == 1 else f"{self.tag}.lane-{number}"
         lane = self.window.opened(self, tag, size)
         self.sensors.released(size, self.window.held, self.now)
-        if self.kind == "auto" and self._lane_count == 2:
+        if self.kind == "auto" and self._lane_count > 1:
             self._probe = lane, self.sensors.total
             self.plan.may_grow = False
         return lane
 
+    def lane_opened(self, lane: Lane) -> None:
+        """The broker has confirmed ``lane``; a probe begins only now."""
+        if self._probe is not None and self._probe[0] is lane:
+            self._probe = lane, self.sensors.total
+
     def lane_gone(self, lane: Lane) -> None:
         """The broker delivers to ``lane`` no more."""
+        if self._probe is not None and self._probe[0] is lane:
+            self._probe = None  # it has shown nothing; the next lane is the probe
+            self.plan.may_grow = True
         if not lane.cancelled:
             self.sensors.withdrawn(lane.size - lane.unacked, self.now)
             self.window.cancelled(lane)
@@ -233,7 +241,7 @@ class Consumer:
 def _most(prefetch: float, shape: Shape) -> int:
     """Slots of a single subscription, which is never changed."""
     if shape.limits is not None:
-        return math.ceil(shape.limits.high)
+        return min(math.ceil(shape.limits.high), MOST_PREFETCH)
     slots = math.ceil(prefetch)
     return max(DEFAULT_MAX_HELD, slots) if shape.controlled else slots
 

@@ -76,6 +76,7 @@ class Core:
         consumer = lane.consumer
         if consumer.pending is lane:
             consumer.pending = None
+            consumer.lane_opened(lane)
             self._wake_by(now)
 
     def lane_refused(self, lane: Lane, now: float) -> None:
@@ -106,6 +107,8 @@ class Core:
         lane = self._lanes.get(lane_tag)
         if lane is None:
             return None
+        # A consumer that the broker cancelled may still be sent messages, which no book has.
+        self.ledger.whole = False
         consumer = lane.consumer
         first = not consumer.cancelled
         self._lane_gone(lane, now)
@@ -256,6 +259,8 @@ class Core:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
         self._settle(list(self.ledger.unacked), now)
         self.ledger.fetched.clear()
+        # Acks may overtake the request, so none may stand for several from now on.
+        self.ledger.whole = False
 
     def take_acks(self) -> Sequence[Ack]:
         """The frames to send now, in as few as is safe."""
@@ -412,13 +417,13 @@ class Core:
             self.verbatim.append(Ack(tag, True))
             self._settle(tags, now)
             return
-        affected = {}
+        affected: dict[Consumer, None] = {}
         for each in tags:
             lane = ledger.unacked.pop(each)
             lane.consumer.sensors.settled(now)
             lane.consumer.window.hold(each, lane, now)
-            affected[lane.consumer.tag] = lane.consumer
-        for consumer in affected.values():
+            affected[lane.consumer] = None
+        for consumer in affected:
             self._release(consumer, now)
         if fetched:
             self._ack_fetched(fetched)
@@ -442,6 +447,8 @@ class Core:
             consumer.sensors.settled(now)
             consumer.window.settled(lane)
             consumer.sensors.released(int(not lane.cancelled), consumer.window.held, now)
+            if lane.cancelled:
+                self._wake_by(now)  # a slot that a new lane may take
 
     def _held_tags(self) -> list[int]:
         consumers = [*self.consumers.values(), *self._leaving]

@@ -5,13 +5,47 @@ from __future__ import annotations
 from controlmq.consumer.consumer import Consumer, Shape
 from controlmq.consumer.core import Core
 from controlmq.consumer.delivery_tags import Ack
+from controlmq.consumer.lanes import Lane
+
+
+def subscribed(core: Core, now: float = 0.0) -> Lane:
+    lane = core.subscribe(Consumer("tag", "queue", 5.0, Shape(), now), now)
+    core.lane_opened(lane, now)
+    return lane
 
 
 def test_a_message_fetched_before_a_recover_is_not_acknowledged_after_it() -> None:
     core = Core()
-    lane = core.subscribe(Consumer("tag", "queue", 5.0, Shape(), 0.0), 0.0)
+    lane = subscribed(core)
     core.fetched(1)
     core.recovered(1.0)
     core.delivered(lane, 2, 2.0)
     core.acknowledged(2, True, 3.0)
-    assert core.take_acks() == (Ack(2, False),), "an ack of tag 1 would close the channel"
+    assert 1 not in {ack.tag for ack in core.take_acks()}, "that ack would close the channel"
+
+
+def test_after_a_recover_no_frame_stands_for_several() -> None:
+    core = Core()
+    lane = subscribed(core)
+    for tag in range(1, 6):
+        core.delivered(lane, tag, 1.0)
+        core.first_message(lane, tag, {})
+        if tag == 2:
+            core.recovered(1.0)
+    for tag in (3, 4, 5):
+        core.acknowledged(tag, False, 2.0)
+    assert list(core.take_acks()) == [Ack(tag, False) for tag in (3, 4, 5)]
+
+
+def test_acks_of_a_cancelled_consumer_go_beside_those_of_a_new_one_of_its_tag() -> None:
+    core = Core()
+    first = subscribed(core)
+    for tag in (1, 2):
+        core.delivered(first, tag, 1.0)
+        core.first_message(first, tag, {})
+    core.cancel(first.consumer, 2.0)
+    core.lane_cancelled(first, 2.0)
+    second = subscribed(core, 3.0)
+    core.delivered(second, 3, 4.0)
+    core.acknowledged(3, True, 5.0)
+    assert list(core.take_acks()) == [Ack(3, True)]

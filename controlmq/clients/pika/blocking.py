@@ -23,7 +23,6 @@ class BlockingAdapter:
         self._channel = channel
         self._inner = private.asynchronous(channel)
         self._plain: Any = super(AdaptivePikaChannel, channel)
-        self._pending = private.pending_events(channel)
         self._flush = private.flusher(channel)
         self.dispatching = False
 
@@ -54,7 +53,7 @@ class BlockingAdapter:
 
     def buffered(self) -> int:
         """Messages in pika's own queue."""
-        return len(self._pending)
+        return len(private.pending_events(self._channel))
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
         """A timer of the connection."""
@@ -121,7 +120,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
 
     def stop_consuming(self, consumer_tag: str | None = None) -> None:
         """As pika's."""
-        if consumer_tag is None:
+        if consumer_tag is None and self.is_open:
             if self._generator is not None:
                 self.cancel()
             self._runner.cancel_all()
@@ -170,11 +169,12 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     def cancel(self) -> int:
         """As pika's: messages not yet taken from the generator are requeued."""
         generator, self._generator = self._generator, None
-        if generator is None or generator.consumer is None:
+        if generator is None or generator.consumer is None or not self.is_open:
             return int(super().cancel())
+        # After the cancel, so that nothing is delivered again to a lane that is still open.
+        self.basic_cancel(generator.consumer.tag)
         for method, _, _ in generator.take_waiting():
             self.basic_reject(method.delivery_tag, requeue=True)
-        self.basic_cancel(generator.consumer.tag)
         self._hand_back()
         return 0
 

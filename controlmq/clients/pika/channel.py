@@ -96,6 +96,7 @@ class AdaptivePikaChannel:
         if not queue:
             self._unnamed.append(consumer)
         self._forget_cancelled()
+        self._cancelled_lanes.pop(tag, None)
         self._consumers_by_tag[tag] = consumer
         self._subscriptions[tag] = {"on_message": on_message, **subscription}
         self._runner.subscribe(consumer.plant)
@@ -198,7 +199,9 @@ class AdaptivePikaChannel:
 
     def _fix(self, prefetch: int | None) -> None:
         """Control no more: keep every consumer at this prefetch, or at the slots it has."""
-        self._settings = replace(self._settings, goal=None, controller=None, prefetch=prefetch)
+        slots = [each.window.granted for each in self._runner.core.consumers.values()]
+        later = prefetch or self._settings.prefetch or max(slots, default=None)
+        self._settings = replace(self._settings, goal=None, controller=None, prefetch=later)
         for consumer in self.adaptive_consumers.values():
             consumer.end_control()
         self._fixed = True

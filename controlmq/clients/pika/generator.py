@@ -60,6 +60,8 @@ class Generator:
         assert consumer is not None
         if self._channel.is_open:
             runner.before_call(consumer)
+        if not self.waiting:
+            return  # a step of the loop has cancelled the consumer
         started = clock()
         yield self.waiting.popleft()
         # Until now the user worked; only from here on is the consumer waiting.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import pika
@@ -67,9 +68,8 @@ def new_consumer_tag(channel: Any) -> str:
     return str(channel._generate_consumer_tag())
 
 
-def pending_events(channel: Any) -> Any:
-    """What a blocking channel has received and not dispatched."""
-    return channel._pending_events
+pending_events = attrgetter("_pending_events")
+"""What a blocking channel has received and not dispatched; pika replaces it now and then."""
 
 
 def flusher(channel: Any) -> Callable[[], None]:
