@@ -68,6 +68,7 @@ class Runner:
                 self.wake(now)  # perhaps into code of the user, before the message is in the books
                 if consumer.cancelled:
                     return _give_up(channel, method)
+                now = clock()
             core.delivered(lane, method.delivery_tag, now, buffered())
             method.consumer_tag = tag
             if consumer.unseen:

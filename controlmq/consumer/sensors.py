@@ -88,7 +88,8 @@ class Sensors:
     """Counts one consumer's deliveries, acks and slots, and makes a sample of each interval.
 
     ``slot_seconds`` and ``acks`` are those of the interval closed last: open slots added up over
-    time, and acks given by handlers.
+    time, and acks given by handlers. The areas are added up in each method, not in a method of
+    their own, because these run for every message.
     """
 
     def __init__(self, now: float, interval: float) -> None:
