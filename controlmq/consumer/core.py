@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
+from controlmq.consumer.acks import Acks
 from controlmq.consumer.commands import CancelLane, Command, OpenLane
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
-from controlmq.consumer.delivery_tags import Ack, Ledger
-from controlmq.consumer.lanes import Held, Lane
+from controlmq.consumer.lanes import Lane
 from controlmq.controllers.limits import Limits
 
 IDLE_AFTER_SECONDS = 0.1
@@ -38,27 +37,19 @@ LONG_CALL_SHARE = 0.1
 """Share of ``max_hold``. Where the user's code takes longer, acks are sent before it starts."""
 
 
-class Core:
+class Core(Acks):
     """The consumers of one channel, their acks, and what has to happen next."""
 
     def __init__(self) -> None:
-        self.consumers: dict[str, Consumer] = {}
+        super().__init__()
         self.commands: deque[Command] = deque()
         self.samples_due: deque[Consumer] = deque()
-        self.wake_at = math.inf
         self.blocked = False
         """Whether the broker has stopped reading from the connection: no lane changes then."""
         self.longest_call = FIRST_LONGEST_CALL_SECONDS
         """Seconds: the longest call of the user's code lately."""
-        self.ledger = Ledger()
-        self.outbox: list[int] = []
-        """Tags whose acks have been released and not been taken yet."""
-        self.verbatim: list[Ack] = []
-        """Acks to send as the user gave them, after those of the outbox."""
         self._lanes: dict[str, Lane] = {}
         self._lane_number = 0
-        self._leaving: list[Consumer] = []
-        self._transaction: list[int] | None = None
 
     # Consumers and lanes
 
@@ -124,15 +115,15 @@ class Core:
         consumer.cancelled = True
         self.consumers.pop(consumer.tag, None)
         lanes = consumer.lanes_to_cancel()
-        self._leaving.append(consumer)
+        self.leaving.append(consumer)
         self.commands.extend(CancelLane(lane) for lane in lanes)
         if not lanes:
             self._leave(consumer, now)
 
     def _leave(self, consumer: Consumer, now: float) -> None:
         """The last lane of a cancelled consumer is gone: nothing is held any more."""
-        if consumer in self._leaving:
-            self._leaving.remove(consumer)
+        if consumer in self.leaving:
+            self.leaving.remove(consumer)
         self._give_back(consumer, now)
 
     def sampled(self, consumer: Consumer, now: float) -> None:
@@ -207,94 +198,6 @@ class Core:
         self.ledger.saw(tag)
         self.ledger.fetched.add(tag)
 
-    def acknowledged(self, tag: int, multiple: bool, now: float) -> None:
-        """The user acknowledged ``tag``, or everything up to it."""
-        if self._transaction is not None:
-            self._ack_in_transaction(tag, multiple)
-        elif multiple:
-            self._ack_up_to(tag, now)
-        elif (lane := self.ledger.unacked.pop(tag, None)) is not None:
-            consumer = lane.consumer
-            window = consumer.window
-            shaped = window.held or window.spacing or window.granted != window.target
-            if shaped or lane.retiring or lane.cancelled:
-                consumer.sensors.settled(now)
-                window.hold(tag, lane, now)
-                self._release(consumer, now)
-            else:
-                # Nothing to hold, at once or later: the slot is open again.
-                lane.settled += 1
-                consumer.sensors.reopened(now)
-                self.outbox.append(tag)
-        elif tag in self.ledger.fetched:
-            self._ack_fetched([tag])
-        else:
-            # Unknown or already acknowledged: pass it on and let the broker decide, as plain
-            # pika does.
-            self.give_back_all(now)
-            self.verbatim.append(Ack(tag, False))
-
-    def rejected(self, tag: int, multiple: bool, now: float) -> int:
-        """The user refused ``tag``, or everything up to it: the tag to put on the wire.
-
-        Refusals are never held.
-        """
-        ledger = self.ledger
-        if multiple or tag not in ledger:
-            self.give_back_all(now)
-        self._make_frames()
-        fetched = ledger.fetched_up_to(tag) if multiple else [tag]
-        tags = ledger.up_to(tag) if multiple else [tag]
-        ledger.fetched.difference_update(fetched)
-        # Tag 0 would include messages on their way to us, which we still deliver.
-        sent = max([0, *tags, *fetched]) if multiple and tag == 0 else tag
-        tags = [each for each in tags if each in ledger.unacked]
-        if self._transaction is not None:
-            self._transaction += tags
-        else:
-            self._settle(tags, now)
-        return sent
-
-    def recovered(self, now: float) -> None:
-        """Everything unacknowledged goes back to its queue, also what was fetched."""
-        self._settle(list(self.ledger.unacked), now)
-        self.ledger.fetched.clear()
-        # Acks may overtake the request, so none may stand for several from now on.
-        self.ledger.whole = False
-
-    def take_acks(self) -> Sequence[Ack]:
-        """The frames to send now, in as few as is safe."""
-        tags, self.outbox = self.outbox, []
-        if not self.verbatim and len(tags) == 1:
-            return (Ack(tags[0], False),)
-        frames = self.ledger.frames(tags, self._held_tags()) if tags else []
-        verbatim, self.verbatim = self.verbatim, []
-        return frames + verbatim
-
-    def give_back_all(self, now: float) -> None:
-        """Release all held acks of the channel."""
-        for consumer in self.consumers.values():
-            self._give_back(consumer, now)
-
-    # Transactions
-
-    def transaction_begun(self, now: float) -> None:
-        """From now on acks count when they are committed, and none is held."""
-        if self._transaction is None:
-            self.give_back_all(now)
-            self._transaction = []
-
-    def committed(self, now: float) -> None:
-        """What the transaction acknowledged is acknowledged now."""
-        # A tag may have been acknowledged singly and again among several.
-        tags = dict.fromkeys(self._transaction or ())
-        self._settle([tag for tag in tags if tag in self.ledger.unacked], now)
-        self._transaction = []
-
-    def rolled_back(self) -> None:
-        """The acks of the transaction were never given."""
-        self._transaction = []
-
     # Time
 
     def wake(self, now: float) -> None:
@@ -350,10 +253,6 @@ class Core:
             due = min(due, now + IDLE_AFTER_SECONDS)
         return due
 
-    def _wake_by(self, when: float) -> None:
-        if when < self.wake_at:
-            self.wake_at = when
-
     # Bookkeeping
 
     def _take_notices(self, consumer: Consumer) -> None:
@@ -373,83 +272,3 @@ class Core:
             consumer.pending = None
         self._lanes.pop(lane.tag, None)
         consumer.lane_gone(lane)
-
-    def _release(self, consumer: Consumer, now: float) -> None:
-        window = consumer.window
-        released = window.release(now)
-        self._send(consumer, released, now)
-        if window.held:
-            due = window.deadline(now)
-            if due < self.wake_at:
-                self.wake_at = due
-
-    def _give_back(self, consumer: Consumer, now: float) -> None:
-        consumer.plan.keep_all()
-        self._send(consumer, consumer.window.drain(now), now)
-
-    def _send(self, consumer: Consumer, released: list[Held], now: float) -> None:
-        slots = 0
-        for tag, lane, _ in released:
-            self.outbox.append(tag)
-            if lane.cancelled:
-                self._wake_by(now)  # slots that a new lane may take
-            else:
-                slots += 1
-        consumer.sensors.released(slots, consumer.window.held, now)
-
-    def _ack_in_transaction(self, tag: int, multiple: bool) -> None:
-        """Part of a transaction: on the wire at once, but a slot only after the commit."""
-        assert self._transaction is not None
-        ledger = self.ledger
-        tags = ledger.up_to(tag) if multiple else [tag]
-        self._transaction += [each for each in tags if each in ledger.unacked]
-        ledger.fetched.difference_update(ledger.fetched_up_to(tag) if multiple else [tag])
-        self.verbatim.append(Ack(tag, multiple))
-
-    def _ack_up_to(self, tag: int, now: float) -> None:
-        ledger = self.ledger
-        tags = ledger.up_to(tag)
-        fetched = ledger.fetched_up_to(tag)
-        if not ledger.whole or not (tags or fetched):
-            # Also for messages that are not in our books: as the user gave it.
-            self.give_back_all(now)
-            ledger.fetched.difference_update(fetched)
-            self.verbatim.append(Ack(tag, True))
-            self._settle(tags, now)
-            return
-        affected: dict[Consumer, None] = {}
-        for each in tags:
-            lane = ledger.unacked.pop(each)
-            lane.consumer.sensors.settled(now)
-            lane.consumer.window.hold(each, lane, now)
-            affected[lane.consumer] = None
-        for consumer in affected:
-            self._release(consumer, now)
-        if fetched:
-            self._ack_fetched(fetched)
-
-    def _ack_fetched(self, tags: list[int]) -> None:
-        """Each by itself: the client may have messages with lower tags that we have not seen."""
-        self._make_frames()
-        self.ledger.fetched.difference_update(tags)
-        self.verbatim += [Ack(tag, False) for tag in tags]
-
-    def _make_frames(self) -> None:
-        """Make frames of what is released, none of which includes what is still in the books."""
-        if self.outbox:
-            self.verbatim = [*self.take_acks()]
-
-    def _settle(self, tags: list[int], now: float) -> None:
-        """These are no longer unacknowledged at the broker."""
-        for tag in tags:
-            lane = self.ledger.unacked.pop(tag)
-            consumer = lane.consumer
-            consumer.sensors.settled(now)
-            consumer.window.settled(lane)
-            consumer.sensors.released(int(not lane.cancelled), consumer.window.held, now)
-            if lane.cancelled:
-                self._wake_by(now)  # a slot that a new lane may take
-
-    def _held_tags(self) -> list[int]:
-        consumers = [*self.consumers.values(), *self._leaving]
-        return [held.tag for each in consumers for held in each.window.all_held()]

@@ -112,7 +112,7 @@ def acks_of_a_lane_go_before_its_cancel(patch: pytest.MonkeyPatch) -> None:
 
 def held_acks_are_forgotten_at_a_stop(patch: pytest.MonkeyPatch) -> None:
     def forget(self: Core, consumer: Consumer, now: float) -> None:
-        self._leaving.remove(consumer)
+        self.leaving.remove(consumer)
 
     patch.setattr(Core, "_leave", forget)
 
