@@ -1,0 +1,138 @@
+"""What a user wants of a consumer: goals with their units, from numbers or from words.
+
+The same words everywhere: ``goal``, ``at_most``, ``buffer_time`` and ``protect`` in Python, on the
+command line and in scenarios. A rate is a number of messages/second or a text such as ``"400/s"``
+or ``"5/minute"``; a time is a number of seconds or a text such as ``"100 ms"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controlmq.checks import above_zero
+from controlmq.errors import InputError
+
+SECONDS = {
+    **dict.fromkeys(("us", "microsecond"), 1e-6),
+    **dict.fromkeys(("ms", "millisecond"), 1e-3),
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+    **dict.fromkeys(("d", "day"), 86400.0),
+}
+"""The seconds of each unit of time; a longer word may have an ``s`` at its end."""
+
+Given = float | str | None
+"""A rate or a time as a user gives it; None for no such goal."""
+
+GivenByQueue = Given | Mapping[str, Given]
+"""The same for all queues, or one for each queue by its name."""
+
+
+def rate_of(name: str, value: object) -> float:
+    """Messages/second, from a number or a text such as ``"400/s"`` or ``"5 per minute"``."""
+    if not isinstance(value, str):
+        return above_zero(name, value)
+    number, _, unit = value.replace(" per ", "/").partition("/")
+    seconds = _unit(unit.strip() or "s")
+    if seconds is None:
+        raise InputError(
+            f"{name} is {value!r}; give messages per second, minute, hour or day, as in '5/minute'."
+        )
+    return above_zero(name, _number(name, value, number, "400/s")) / seconds
+
+
+def seconds_of(name: str, value: object) -> float:
+    """Seconds, from a number or a text such as ``"100 ms"``."""
+    if not isinstance(value, str):
+        return above_zero(name, value)
+    text = value.strip()
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZµ")
+    seconds = _unit(text[len(number) :] or "s")
+    if seconds is None:
+        raise InputError(f"{name} is {value!r}; give seconds, or a time such as '100 ms'.")
+    return above_zero(name, _number(name, value, number, "100 ms")) * seconds
+
+
+def _unit(word: str) -> float | None:
+    """The seconds of a unit of time, by its name in the singular or the plural."""
+    return SECONDS.get(word, SECONDS.get(word.removesuffix("s")) if len(word) > 3 else None)
+
+
+def _number(name: str, value: str, number: str, example: str) -> float:
+    try:
+        return float(number)
+    except ValueError:
+        raise InputError(
+            f"{name} is {value!r}; give a number, or a text as in {example!r}."
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goals:
+    """What one consumer is to do; without any of these, the least prefetch that loses nothing.
+
+    - ``goal``: hold this rate, messages/second;
+    - ``at_most``: never start more than this rate, messages/second;
+    - ``buffer_time``: let a message wait about this long in the client, seconds;
+    - ``protect``: take less when handlers slow down because what is behind them is congested.
+
+    They combine: the smallest prefetch that one of them asks for is in force.
+    """
+
+    goal: float | None = None
+    at_most: float | None = None
+    buffer_time: float | None = None
+    protect: bool = False
+
+    def __post_init__(self) -> None:
+        read = {"goal": rate_of, "at_most": rate_of, "buffer_time": seconds_of}
+        for name, reading in read.items():
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, reading(name, value))
+        if not isinstance(self.protect, bool):
+            raise InputError(f"protect is {self.protect!r}; give True or False.")
+        if self.goal is not None and self.at_most is not None and self.goal > self.at_most:
+            raise InputError(
+                f"goal is {self.goal:g}/s and at_most is {self.at_most:g}/s, which never lets the "
+                "goal be reached; give a goal up to at_most, or one of the two."
+            )
+
+    @property
+    def ceiling(self) -> float | None:
+        """The rate that the openings of slots are paced to, messages/second; None for any."""
+        return self.at_most if self.goal is None else self.goal
+
+
+@dataclass(frozen=True, slots=True)
+class GoalsByQueue:
+    """The goals of every queue: each one value for all, or a mapping from queues to values.
+
+    ``given`` has them by the words of :class:`Goals`; None is the same as nothing.
+    """
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        named = {queue for value in self.given.values() if _mapped(value) for queue in value}
+        self.of("")
+        for queue in named:
+            try:
+                self.of(queue)
+            except InputError as error:
+                raise InputError(f"queue {queue}: {error}") from None
+
+    def of(self, queue: str) -> Goals:
+        """The goals of consumers on ``queue``."""
+        own = {
+            name: value.get(queue) if _mapped(value) else value
+            for name, value in self.given.items()
+        }
+        return Goals(**{name: value for name, value in own.items() if value is not None})
+
+
+def _mapped(value: object) -> bool:
+    return isinstance(value, Mapping)

@@ -1,0 +1,86 @@
+"""Goals as users write them: numbers and words, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controlmq.errors import InputError
+from controlmq.goals import Goals, GoalsByQueue
+
+
+@pytest.mark.parametrize(
+    ("given", "per_second"),
+    [
+        (400, 400.0),
+        ("400", 400.0),
+        ("400/s", 400.0),
+        ("400 / second", 400.0),
+        ("5/minute", 5 / 60),
+        ("5 per minute", 5 / 60),
+        ("3600/hour", 1.0),
+        ("1e3/day", 1000 / 86400),
+    ],
+)
+def test_a_rate_is_a_number_or_words(given: float | str, per_second: float) -> None:
+    assert Goals(goal=given, at_most=given) == Goals(goal=per_second, at_most=per_second)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [(0.1, 0.1), ("0.1", 0.1), ("100 ms", 0.1), ("100ms", 0.1), ("2 minutes", 120.0), ("5 s", 5.0)],
+)
+def test_a_time_is_a_number_or_words(given: float | str, seconds: float) -> None:
+    assert Goals(buffer_time=given).buffer_time == pytest.approx(seconds)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"goal": -1}, "goal is -1; give a number above 0."),
+        ({"goal": 0}, "goal is 0; give a number above 0."),
+        ({"goal": True}, "goal is True; give a number."),
+        ({"goal": float("nan")}, "goal is nan; give a finite number."),
+        ({"at_most": "0/minute"}, "at_most is 0; give a number above 0."),
+        ({"at_most": "-5/minute"}, "at_most is -5; give a number above 0."),
+        (
+            {"at_most": "5/fortnight"},
+            "at_most is '5/fortnight'; give messages per second, minute, hour or day, "
+            "as in '5/minute'.",
+        ),
+        ({"goal": "many"}, "goal is 'many'; give a number, or a text as in '400/s'."),
+        ({"goal": "100 ms"}, "goal is '100 ms'; give a number, or a text as in '400/s'."),
+        (
+            {"buffer_time": "5 parsecs"},
+            "buffer_time is '5 parsecs'; give seconds, or a time such as '100 ms'.",
+        ),
+        (
+            {"buffer_time": "400/s"},
+            "buffer_time is '400/s'; give a number, or a text as in '100 ms'.",
+        ),
+        ({"buffer_time": 0}, "buffer_time is 0; give a number above 0."),
+        ({"protect": 1}, "protect is 1; give True or False."),
+        (
+            {"goal": 400, "at_most": "300/s"},
+            "goal is 400/s and at_most is 300/s, which never lets the goal be reached; give a "
+            "goal up to at_most, or one of the two.",
+        ),
+    ],
+)
+def test_a_mistake_gets_one_sentence(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        Goals(**given)
+    assert str(refused.value) == sentence
+
+
+def test_each_goal_may_be_given_for_each_queue() -> None:
+    goals = GoalsByQueue({"goal": {"orders": "60/minute"}, "at_most": 5, "buffer_time": None})
+    assert goals.of("orders") == Goals(goal=1.0, at_most=5.0)
+    assert goals.of("other") == Goals(at_most=5.0)
+    assert GoalsByQueue().of("any") == Goals()
+
+
+def test_a_mistake_for_one_queue_names_it() -> None:
+    with pytest.raises(InputError, match="queue orders: goal is 9/s and at_most is 5/s"):
+        GoalsByQueue({"goal": {"orders": 9}, "at_most": 5})
