@@ -17,7 +17,7 @@ import pika.exceptions
 import pytest
 
 from tests.testbed import Broker, BrokerError, Proxy, start_broker, wait_until
-from tests.testbed.broker import AMQP_URL, QUORUM_QUEUE_KEPT
+from tests.testbed.broker import AMQP_URL, CHOSEN_BROKER, QUORUM_QUEUE_KEPT
 from tests.testbed.proxy import ROUND_TRIP
 from tests.testbed.proxy_process import EARLY
 from tests.testbed.publishing import (
@@ -121,7 +121,8 @@ def test_without_any_broker_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.delenv(AMQP_URL, raising=False)
     monkeypatch.setattr("tests.testbed.container.docker_answers", lambda: False)
-    monkeypatch.setattr("tests.testbed.node.installed_server", lambda: None)
+    monkeypatch.delenv(CHOSEN_BROKER, raising=False)
+    monkeypatch.setattr("tests.testbed.installation.installed", lambda: None)
     with pytest.raises(BrokerError, match="apt-get install rabbitmq-server"):
         start_broker().__enter__()
 

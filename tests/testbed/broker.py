@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +21,9 @@ from tests.testbed.proxy import Proxy
 
 AMQP_URL = "CONTROLMQ_TEST_AMQP_URL"
 MANAGEMENT_URL = "CONTROLMQ_TEST_MANAGEMENT_URL"
+CHOSEN_BROKER = "CONTROLMQ_TEST_BROKER"
+"""A version, for a private node of it, or ``container:`` and a version."""
+CONTAINER = "container:"
 
 QUORUM_QUEUE_KEPT = 5.0
 """Seconds after which a new quorum queue survives a kill, on a busy machine too.
@@ -65,6 +69,24 @@ class Broker:
         parameters = self.parameters
         return parameters.host, parameters.port
 
+    @cached_property
+    def version(self) -> tuple[int, ...]:
+        """The broker's version, as ``(4, 3, 6)``."""
+        given: str = self.management.get("/overview")["rabbitmq_version"]
+        return tuple(int(part) for part in given.split(".") if part.isdigit())
+
+    def answers(self) -> bool:
+        """Whether an AMQP connection can be opened now, and the HTTP API has an overview."""
+        parameters = self.parameters
+        parameters.socket_timeout = parameters.stack_timeout = 20
+        with contextlib.suppress(pika.exceptions.AMQPError, OSError):
+            # A plain connect first: pika logs a page of errors for a port that is closed.
+            socket.create_connection(self.address, timeout=20).close()
+            pika.BlockingConnection(parameters).close()
+            # RabbitMQ 4.3 opens its AMQP port a moment before it has one.
+            return bool(self.management.get("/overview"))
+        return False
+
     def proxied(self, delay: float = 0.0, record: bool = False) -> Proxy:
         """A :class:`Proxy` to this broker that delays each direction by ``delay`` seconds."""
         return Proxy(self.address, delay=delay, record=record, parameters=self.parameters)
@@ -92,10 +114,10 @@ class Broker:
 def start_broker(disposable: bool = False) -> Iterator[Broker]:
     """A broker for the length of a ``with`` block.
 
-    The one in ``CONTROLMQ_TEST_AMQP_URL`` if given, else a container if a Docker engine
-    answers, else a private node of the installed rabbitmq-server. With ``disposable`` it is
-    never the given one, so that it may be killed and restarted. If there is nothing to
-    start, :class:`BrokerError` says what to install.
+    The one in ``CONTROLMQ_TEST_AMQP_URL`` if given, else the one that ``CONTROLMQ_TEST_BROKER``
+    names, else a container if a Docker engine answers, else a private node of the installed
+    rabbitmq-server. With ``disposable`` it is never the one given by URL, so that it may be
+    killed and restarted. If there is nothing to start, :class:`BrokerError` says what to install.
     """
     broker = _choose(disposable)
     atexit.register(broker.close)
@@ -109,19 +131,25 @@ def start_broker(disposable: bool = False) -> Iterator[Broker]:
 def _choose(disposable: bool) -> Broker:
     # Imported here: both modules build on Broker.
     from tests.testbed.container import ContainerBroker, docker_answers
-    from tests.testbed.node import NodeBroker, installed_server
+    from tests.testbed.installation import installed, installed_in_folder, made_by
+    from tests.testbed.node import NodeBroker
 
     url = os.environ.get(AMQP_URL)
     if url and not disposable:
         broker = Broker(url, os.environ.get(MANAGEMENT_URL) or _usual_management_url(url))
-        wait_until_open(broker.parameters, deadline=60)
+        wait_until_open(broker, deadline=60)
         return broker
+    if chosen := os.environ.get(CHOSEN_BROKER):
+        if chosen.startswith(CONTAINER):
+            image = made_by("rabbitmq-image", chosen.removeprefix(CONTAINER))
+            return ContainerBroker(image)
+        return NodeBroker(installed_in_folder(chosen))
     if docker_answers():
         return ContainerBroker()
-    server = installed_server()
-    if server is None:
+    installation = installed()
+    if installation is None:
         raise BrokerError(NOTHING_TO_START)
-    return NodeBroker(server)
+    return NodeBroker(installation)
 
 
 def _usual_management_url(amqp_url: str) -> str:
@@ -131,25 +159,10 @@ def _usual_management_url(amqp_url: str) -> str:
     return f"http://{user}:{password}@{parameters.host}:15672"
 
 
-def wait_until_open(parameters: Any, deadline: float) -> None:
-    """Return once an AMQP connection opens; :class:`BrokerError` after ``deadline`` seconds."""
+def wait_until_open(broker: Broker, deadline: float) -> None:
+    """Return once the broker answers; :class:`BrokerError` after ``deadline`` seconds."""
     until = time.monotonic() + deadline
-    while True:
-        if opens(parameters):
-            return
+    while not broker.answers():
         if time.monotonic() > until:
-            raise BrokerError(
-                f"no AMQP connection to {parameters.host}:{parameters.port} in {deadline:g} s."
-            )
+            raise BrokerError(f"no broker answers at {broker.address} in {deadline:g} s.")
         time.sleep(0.1)
-
-
-def opens(parameters: Any) -> bool:
-    """Whether an AMQP connection can be opened now."""
-    parameters.socket_timeout = parameters.stack_timeout = 20
-    # A plain connect first: pika logs a page of errors for a port that is closed.
-    with contextlib.suppress(pika.exceptions.AMQPError, OSError):
-        socket.create_connection((parameters.host, parameters.port), timeout=20).close()
-        pika.BlockingConnection(parameters).close()
-        return True
-    return False

@@ -8,6 +8,7 @@ from tests.testbed.broker import Broker, wait_until_open
 from tests.testbed.node import free_ports
 
 IMAGE = "rabbitmq:4.1-management"
+"""The one that is pulled where no version was chosen."""
 
 AMQP, MANAGEMENT = 5672, 15672
 """Ports inside the container."""
@@ -36,9 +37,9 @@ class ContainerBroker(Broker):
     The host ports are fixed at the start: Docker would pick others at each restart.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, image: str = IMAGE) -> None:
         amqp, management = free_ports(2)
-        self._container = _container().with_bind_ports(AMQP, amqp)
+        self._container = _container(image).with_bind_ports(AMQP, amqp)
         self._container.with_bind_ports(MANAGEMENT, management)
         # As for a private node: counts that a test can wait for.
         self._container.with_env(
@@ -50,7 +51,7 @@ class ContainerBroker(Broker):
         super().__init__(
             f"amqp://guest:guest@{host}:{amqp}/%2F", f"http://guest:guest@{host}:{management}"
         )
-        wait_until_open(self.parameters, START_DEADLINE)
+        wait_until_open(self, START_DEADLINE)
 
     def kill(self) -> None:
         """``docker kill``: SIGKILL to the broker; its files stay."""
@@ -67,17 +68,17 @@ class ContainerBroker(Broker):
         if container.status == "running":
             container.kill()
         container.start()
-        wait_until_open(self.parameters, START_DEADLINE)
+        wait_until_open(self, START_DEADLINE)
 
     def close(self) -> None:
         """Remove the container and its volumes."""
         self._container.stop()
 
 
-def _container() -> Any:
+def _container(image: str) -> Any:
     # Moved in testcontainers 4.14; the old place warns.
     try:
         from testcontainers.community.rabbitmq import RabbitMqContainer
     except ImportError:
         from testcontainers.rabbitmq import RabbitMqContainer
-    return RabbitMqContainer(IMAGE)
+    return RabbitMqContainer(image)

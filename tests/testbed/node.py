@@ -1,4 +1,4 @@
-"""A private RabbitMQ node from an installed rabbitmq-server, beside any system service."""
+"""A private RabbitMQ node of our own, beside any system service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import time
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from tests.testbed.broker import Broker, BrokerError, opens
+from tests.testbed.broker import Broker, BrokerError
+from tests.testbed.installation import Installation
 from tests.testbed.management import wait_until
 
 START_DEADLINE = 120.0
@@ -50,7 +51,8 @@ milliseconds of their own, and the HTTP API shows samples kept this many seconds
 # and when the pipe on standard input closes: that is when we end, however we end. Only then is
 # there nobody left to remove the folder.
 GUARD = """\
-"$EPMD" -port "$ERL_EPMD_PORT" -address 127.0.0.1 &
+cd "$FOLDER"
+[ -z "$EPMD" ] || "$EPMD" -port "$ERL_EPMD_PORT" -address 127.0.0.1 &
 { "$SERVER"; kill -9 0; } &
 read -r _
 rm -rf "${FOLDER:?}"
@@ -58,53 +60,49 @@ kill -9 0
 """
 
 
-def installed_server() -> Path | None:
-    """The newest installed ``rabbitmq-server`` script, if any.
+@dataclass(frozen=True)
+class Membership:
+    """What a node has to know to join the others of its cluster."""
 
-    The command of that name in ``PATH`` is a wrapper that switches to the user ``rabbitmq``.
-    """
-    scripts = Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server")
-    return max(scripts, key=_version, default=None)
-
-
-def _version(script: Path) -> list[int]:
-    digits = script.parent.parent.name.removeprefix("rabbitmq_server-").split(".")
-    return [int(part) for part in digits if part.isdigit()]
+    name: str
+    names: tuple[str, ...]
+    cookie: str
+    epmd: int
+    """The port of an epmd that outlives the node."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The four ports of a node, all on loopback."""
+    """The ports that a node and its own epmd listen on, all on loopback."""
 
     amqp: int
     management: int
     distribution: int
-    epmd: int
+    epmd: int | None
+    """None for a member of a cluster, whose epmd is not its own."""
 
     def wait_until_refused(self) -> None:
         """Return once nobody listens: a killed process is gone a moment after the signal."""
-        wait_until(lambda: not any(map(_listened_on, astuple(self))), f"{self} are closed")
+        ports = [port for port in astuple(self) if port is not None]
+        wait_until(lambda: not any(map(listened_on, ports)), f"{self} are closed")
 
 
 class NodeBroker(Broker):
     """A node of our own in a temporary folder. Any number of them run at once."""
 
-    def __init__(self, server: Path) -> None:
-        epmd = shutil.which("epmd")
-        if epmd is None:
-            raise BrokerError(f"{server} is there but Erlang's `epmd` is not in PATH.")
-        self._server, self._epmd = server, epmd
-        self._folder = Path(tempfile.mkdtemp(prefix="controlmq-broker-"))
+    def __init__(self, installation: Installation, membership: Membership | None = None) -> None:
+        self._installation = installation
+        self._membership = membership
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="controlmq-broker-", dir=installation.temporary_folder)
+        )
+        self.name = membership.name if membership else f"{self._folder.name}@localhost"
         self._group: subprocess.Popen[bytes] | None = None
         try:
-            self._start_onfree_ports()
+            self._start_on_free_ports()
         except BaseException:
             self.close()
             raise
-        super().__init__(
-            f"amqp://guest:guest@127.0.0.1:{self._ports.amqp}/%2F",
-            f"http://guest:guest@127.0.0.1:{self._ports.management}",
-        )
 
     def kill(self) -> None:
         """SIGKILL to the node and its epmd; returns when they are gone."""
@@ -138,9 +136,30 @@ class NodeBroker(Broker):
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _start_onfree_ports(self) -> None:
+    @property
+    def running(self) -> bool:
+        """Whether the node's processes are there."""
+        return self._group is not None and self._group.poll() is None
+
+    def control(self, script: str, *words: str) -> str:
+        """What a script of the server, such as ``rabbitmqctl``, prints about this node."""
+        command = self._installation.command(
+            str(self._installation.scripts / script), "--node", self.name, *words
+        )
+        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True)
+        if done.returncode != 0:
+            raise BrokerError(f"{script} {' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def _start_on_free_ports(self) -> None:
         for attempt in range(1, START_ATTEMPTS + 1):
-            self._ports = Ports(*free_ports(4))
+            amqp, management, distribution, epmd = free_ports(4)
+            own_epmd = None if self._membership else epmd
+            self._ports = Ports(amqp, management, distribution, own_epmd)
+            super().__init__(
+                f"amqp://guest:guest@127.0.0.1:{amqp}/%2F",
+                f"http://guest:guest@127.0.0.1:{management}",
+            )
             self._configure()
             try:
                 return self._start()
@@ -150,9 +169,16 @@ class NodeBroker(Broker):
         raise AssertionError("unreachable")
 
     def _configure(self) -> None:
-        self._path("rabbitmq.conf").write_text(
-            CONFIGURATION.format(management=self._ports.management)
-        )
+        configuration = CONFIGURATION.format(management=self._ports.management)
+        if self._membership:
+            configuration += "cluster_formation.peer_discovery_backend = classic_config\n"
+            for number, name in enumerate(self._membership.names, start=1):
+                configuration += f"cluster_formation.classic_config.nodes.{number} = {name}\n"
+            cookie = self._path(".erlang.cookie")
+            cookie.unlink(missing_ok=True)
+            cookie.write_text(self._membership.cookie)
+            cookie.chmod(0o400)
+        self._path("rabbitmq.conf").write_text(configuration)
         self._path("advanced.config").write_text(ADVANCED_CONFIGURATION)
         self._path("plugins").write_text("[rabbitmq_management].\n")
 
@@ -160,7 +186,7 @@ class NodeBroker(Broker):
         self._path("pid").unlink(missing_ok=True)
         with self._path("output").open("wb") as output:
             self._group = subprocess.Popen(
-                ["/bin/sh", "-c", GUARD],
+                self._installation.command("/bin/sh", "-c", GUARD),
                 env=self._environment(),
                 cwd=self._folder,
                 stdin=subprocess.PIPE,
@@ -171,28 +197,26 @@ class NodeBroker(Broker):
         self._wait_until_ready(self._group)
 
     def _wait_until_ready(self, group: subprocess.Popen[bytes]) -> None:
-        parameters = Broker(f"amqp://127.0.0.1:{self._ports.amqp}/%2F", "").parameters
         until = time.monotonic() + START_DEADLINE
-        # The AMQP listener is the last to start: management answers by then.
-        while not opens(parameters):
+        while not self.answers():
             if group.poll() is None and time.monotonic() < until:
                 time.sleep(0.1)
                 continue
             self.kill()
             end = self._path("output").read_text(errors="replace")[-3000:]
-            raise BrokerError(f"{self._server} did not start on {self._ports}:\n{end}")
+            raise BrokerError(f"{self._installation} did not start on {self._ports}:\n{end}")
 
     def _environment(self) -> dict[str, str]:
         """Everything the node would otherwise take from, or leave in, the system's places."""
         inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         return inherited | {
-            "SERVER": str(self._server),
-            "EPMD": self._epmd,
+            "SERVER": str(self._installation.scripts / "rabbitmq-server"),
+            "EPMD": "" if self._membership else self._installation.epmd,
             "FOLDER": str(self._folder),
             "HOME": str(self._folder),
-            "ERL_EPMD_PORT": str(self._ports.epmd),
+            "ERL_EPMD_PORT": str(self._membership.epmd if self._membership else self._ports.epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"{self._folder.name}@localhost",
+            "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self._ports.amqp),
             "RABBITMQ_DIST_PORT": str(self._ports.distribution),
@@ -214,7 +238,8 @@ class NodeBroker(Broker):
         return self._folder / name
 
 
-def _listened_on(port: int) -> bool:
+def listened_on(port: int) -> bool:
+    """Whether a process on this machine accepts connections on this port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
