@@ -226,12 +226,15 @@ class Runner:
             return
         for _ in range(MOST_CHANGES_AT_ONCE):
             core.wake(now)
-            self._carry_out()
-            self._take_samples(now)
-            if self.stopped:
-                return
-            self._carry_out()
-            now = clock()
+            if core.commands or core.samples_due:
+                self._carry_out()
+                self._take_samples(now)
+                if self.stopped:
+                    return
+                self._carry_out()
+                now = clock()
+            elif core.outbox:
+                self.send_acks(now)
             if now < core.wake_at:
                 break
         if not self.stopped:

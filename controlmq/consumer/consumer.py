@@ -75,6 +75,8 @@ class Consumer:
         self.now = now
         """The time of the last event, as the core was told."""
         self.next_sample = now + shape.interval
+        self.attend_at = self.next_sample
+        """When the core has to look at the sample and the lanes; acks have times of their own."""
         self.notices: list[Notice] = []
         self.cancelled = False
         self.unseen = True

@@ -14,30 +14,19 @@ Nobody but the core writes to the ledger, the lanes, the windows and the sensors
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from typing import Any
 
-from controlmq.consumer.acks import Acks
 from controlmq.consumer.commands import CancelLane, Command, OpenLane
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
 from controlmq.consumer.lanes import Lane
+from controlmq.consumer.messages import Messages
 from controlmq.controllers.limits import Limits
 
 IDLE_AFTER_SECONDS = 0.1
 """Seconds for which a slot must have been overdue before held acks are given back."""
 
-FIRST_LONGEST_CALL_SECONDS = 0.002
-"""Seconds that the user's code is assumed to take before it was called for the first time."""
 
-LONGEST_CALL_FADES_TO = 0.99
-"""Factor by which the remembered longest call shrinks with each message."""
-
-LONG_CALL_SHARE = 0.1
-"""Share of ``max_hold``. Where the user's code takes longer, acks are sent before it starts."""
-
-
-class Core(Acks):
+class Core(Messages):
     """The consumers of one channel, their acks, and what has to happen next."""
 
     def __init__(self) -> None:
@@ -46,8 +35,6 @@ class Core(Acks):
         self.samples_due: deque[Consumer] = deque()
         self.blocked = False
         """Whether the broker has stopped reading from the connection: no lane changes then."""
-        self.longest_call = FIRST_LONGEST_CALL_SECONDS
-        """Seconds: the longest call of the user's code lately."""
         self._lanes: dict[str, Lane] = {}
         self._lane_number = 0
 
@@ -59,7 +46,7 @@ class Core(Acks):
         lane = self._new_lane(consumer, consumer.first_size)
         consumer.pending = lane
         self.consumers[consumer.tag] = consumer
-        self._wake_by(consumer.next_sample)
+        self._attend_by(consumer, consumer.next_sample)
         return lane
 
     def lane_opened(self, lane: Lane, now: float) -> None:
@@ -68,7 +55,7 @@ class Core(Acks):
         if consumer.pending is lane:
             consumer.pending = None
             consumer.lane_opened(lane)
-            self._wake_by(now)
+            self._attend_by(consumer, now)
 
     def lane_refused(self, lane: Lane, now: float) -> None:
         """The broker did not accept ``lane``: the window stays as it is for a while."""
@@ -85,7 +72,7 @@ class Core(Acks):
         consumer = lane.consumer
         if not consumer.cancelled:
             self._release(consumer, now)
-            self._wake_by(now)
+            self._attend_by(consumer, now)
         elif not consumer.window.subscribed:
             self._leave(consumer, now)
 
@@ -129,7 +116,7 @@ class Core(Acks):
     def sampled(self, consumer: Consumer, now: float) -> None:
         """The owner of the loop has observed a consumer and perhaps actuated it."""
         self._take_notices(consumer)
-        self._wake_by(now)
+        self._attend_by(consumer, now)
 
     def limited(self, consumer: Consumer, limits: Limits | None, now: float) -> None:
         """Other limits hold for the prefetch of a consumer from now on."""
@@ -140,12 +127,12 @@ class Core(Acks):
     def block(self, now: float) -> None:
         """The broker has stopped reading from the connection: lanes stay as they are."""
         self.blocked = True
-        self._wake_by(now)
+        self._attend_all(now)
 
     def unblocked(self, now: float) -> None:
         """The broker reads from the connection again."""
         self.blocked = False
-        self._wake_by(now)
+        self._attend_all(now)
 
     def fix(self, prefetch: float | None, now: float) -> None:
         """Hold every consumer at ``prefetch``, or at the slots it has, from now on."""
@@ -153,76 +140,31 @@ class Core(Acks):
         for consumer in self.consumers.values():
             consumer.now = now
             consumer.fix(prefetch)
-        self._wake_by(now)
+        self._attend_all(now)
 
     def retarget(self, consumer: Consumer, prefetch: float, now: float) -> None:
         """Aim a consumer at another prefetch, at once."""
         consumer.now = now
         consumer.actuate(prefetch)
         self._take_notices(consumer)
-        self._wake_by(now)
-
-    # Messages
-
-    def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
-        """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
-        self.ledger.unacked[tag] = lane
-        lane.received += 1
-        consumer = lane.consumer
-        consumer.sensors.delivered(now, buffered)
-        window = consumer.window
-        if window.idle:
-            window.wake(now)
-        if lane.retiring and lane.received - lane.settled == lane.size:
-            self._wake_by(now)
-        if self.longest_call > LONG_CALL_SHARE * window.max_hold:
-            self.give_back_all(now)
-
-    def calling(self, consumer: Consumer, now: float) -> None:
-        """The user's code is about to get a message that was delivered before."""
-        if self.longest_call > LONG_CALL_SHARE * consumer.window.max_hold:
-            self.give_back_all(now)
-
-    def first_message(self, lane: Lane, tag: int, headers: dict[str, Any]) -> None:
-        """A consumer's first message, which tells what kind of queue it has."""
-        self.ledger.saw(tag)
-        lane.consumer.first_message(headers)
-
-    def returned(self, consumer: Consumer, since: float, now: float) -> None:
-        """The user's code, called with a message of ``consumer`` at ``since``, has returned."""
-        consumer.sensors.active_at = now
-        self.longest_call = max(now - since, LONGEST_CALL_FADES_TO * self.longest_call)
-
-    def fetched(self, tag: int) -> None:
-        """A message was fetched outside of any consumer."""
-        self.ledger.saw(tag)
-        self.ledger.fetched.add(tag)
+        self._attend_by(consumer, now)
 
     # Time
-
-    def wake(self, now: float) -> None:
-        """Do what is due: samples, acks to release, lanes to change."""
-        for consumer in self.consumers.values():
-            self._attend(consumer, now)
-        self.wake_at = min(
-            (self._deadline(consumer, now) for consumer in self.consumers.values()),
-            default=math.inf,
-        )
 
     def _attend(self, consumer: Consumer, now: float) -> None:
         consumer.now = now
         if now >= consumer.next_sample:
             # The rest follows from what the loop decides.
             consumer.start_next_interval()
+            consumer.attend_at = self._attention_at(consumer, now)
             self.samples_due.append(consumer)
             return
         dry_since = consumer.sensors.dry_since(now)
         if dry_since is not None and now - dry_since >= IDLE_AFTER_SECONDS:
             self._send(consumer, consumer.window.rest(now), now)
         self._change_lanes(consumer, now)
-        if consumer.pending is None or not consumer.pending.retiring:
-            self._release(consumer, now)
-        # Else the cancel of a lane comes first, and its acks with it.
+        consumer.attend_at = self._attention_at(consumer, now)
+        self._release_unless_cancelling(consumer, now)  # which may ask for attention again
         if consumer.notices:
             self._take_notices(consumer)
 
@@ -242,9 +184,10 @@ class Core(Acks):
             lane = consumer.pending = self._new_lane(consumer, size)
             self.commands.append(OpenLane(lane))
 
-    def _deadline(self, consumer: Consumer, now: float) -> float:
+    def _attention_at(self, consumer: Consumer, now: float) -> float:
+        """When a consumer needs more than its acks released, if nothing happens before."""
         window = consumer.window
-        due = min(consumer.next_sample, window.deadline(now))
+        due = consumer.next_sample
         if consumer.pending is None and not self.blocked:
             due = min(due, consumer.plan.deadline())
             if consumer.grow_after > now:
@@ -252,6 +195,10 @@ class Core(Acks):
         if window.held and not window.idle:
             due = min(due, now + IDLE_AFTER_SECONDS)
         return due
+
+    def _attend_all(self, now: float) -> None:
+        for consumer in self.consumers.values():
+            self._attend_by(consumer, now)
 
     # Bookkeeping
 

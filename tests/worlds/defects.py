@@ -184,7 +184,7 @@ def the_window_asks_for_one_slot_too_many(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_deadlock_after_the_broker_blocked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Core, "unblocked", lambda self, now: self._wake_by(now))
+    patch.setattr(Core, "unblocked", lambda self, now: self._attend_all(now))
 
 
 def a_refused_lane_is_still_expected(patch: pytest.MonkeyPatch) -> None:
