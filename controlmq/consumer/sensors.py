@@ -143,13 +143,17 @@ class Sensors:
             # A first message that came too soon to be waited for is better than a guess.
             self.turnaround.measured(now - released, now)
 
-    def settled(self, now: float) -> None:
-        """The handler acknowledged or rejected a message: its slot is no longer open."""
+    def settled(self, held: int, now: float) -> None:
+        """The handler acknowledged or rejected a message: its slot is no longer open.
+
+        ``held`` acks are held from now on.
+        """
         elapsed = now - self._changed_at
         self._changed_at = now
         self._open_area += self._open * elapsed
         self._handler_area += self._in_handler * elapsed
         self._held_area += self._held * elapsed
+        self._held = held
         self._in_handler -= 1
         self._open -= 1
         self._handled += 1

@@ -160,7 +160,10 @@ class Window:
             released.append(waiting.popleft())
         while waiting and now >= waiting[0].since + self.max_hold:
             released.append(waiting.popleft())
-        self._send(released)
+        if released:
+            self._send(released)
+        else:
+            self._open_since = self.granted - self.held
         return released
 
     def rest(self, now: float) -> list[Held]:

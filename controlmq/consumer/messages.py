@@ -1,0 +1,279 @@
+"""The messages of one channel, each from its delivery to the ack that goes on the wire.
+
+Everything that happens with every message is here, and so in one place;
+:class:`~controlmq.consumer.core.Core` adds samples and lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.delivery_tags import Ack, Ledger
+from controlmq.consumer.lanes import Held, Lane
+
+FIRST_LONGEST_CALL_SECONDS = 0.002
+"""Seconds that the user's code is assumed to take before it was called for the first time."""
+
+LONGEST_CALL_FADES_TO = 0.99
+"""Factor by which the remembered longest call shrinks with each message."""
+
+LONG_CALL_SHARE = 0.1
+"""Share of ``max_hold``. Where the user's code takes longer, acks are sent before it starts."""
+
+
+class Messages:
+    """What is unacknowledged, what is held, and what goes on the wire next."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[str, Consumer] = {}
+        self.leaving: list[Consumer] = []
+        """Consumers that are cancelled and still have a lane."""
+        self.wake_at = math.inf
+        self.ledger = Ledger()
+        self.outbox: list[int] = []
+        """Tags whose acks have been released and not been taken yet."""
+        self.verbatim: list[Ack] = []
+        """Acks to send as the user gave them, after those of the outbox."""
+        self.longest_call = FIRST_LONGEST_CALL_SECONDS
+        """Seconds: the longest call of the user's code lately."""
+        self._transaction: list[int] | None = None
+
+    # Delivered
+
+    def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
+        """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
+        self.ledger.unacked[tag] = lane
+        lane.received += 1
+        consumer = lane.consumer
+        consumer.sensors.delivered(now, buffered)
+        window = consumer.window
+        if window.idle:
+            window.wake(now)
+        if lane.retiring and lane.received - lane.settled == lane.size:
+            self._attend_by(consumer, now)
+        if self.longest_call > LONG_CALL_SHARE * window.max_hold:
+            self.give_back_all(now)
+
+    def calling(self, consumer: Consumer, now: float) -> None:
+        """The user's code is about to get a message that was delivered before."""
+        if self.longest_call > LONG_CALL_SHARE * consumer.window.max_hold:
+            self.give_back_all(now)
+
+    def first_message(self, lane: Lane, tag: int, headers: dict[str, Any]) -> None:
+        """A consumer's first message, which tells what kind of queue it has."""
+        self.ledger.saw(tag)
+        lane.consumer.first_message(headers)
+
+    def returned(self, consumer: Consumer, since: float, now: float) -> None:
+        """The user's code, called with a message of ``consumer`` at ``since``, has returned."""
+        consumer.sensors.active_at = now
+        self.longest_call = max(now - since, LONGEST_CALL_FADES_TO * self.longest_call)
+
+    def fetched(self, tag: int) -> None:
+        """A message was fetched outside of any consumer."""
+        self.ledger.saw(tag)
+        self.ledger.fetched.add(tag)
+
+    # What the user says of them
+
+    def acknowledged(self, tag: int, multiple: bool, now: float) -> None:
+        """The user acknowledged ``tag``, or everything up to it."""
+        if self._transaction is not None:
+            self._ack_in_transaction(tag, multiple)
+        elif multiple:
+            self._ack_up_to(tag, now)
+        elif (lane := self.ledger.unacked.pop(tag, None)) is not None:
+            consumer = lane.consumer
+            window = consumer.window
+            shaped = window.held or window.spacing or window.granted != window.target
+            if shaped or lane.retiring or lane.cancelled:
+                window.hold(tag, lane, now)
+                consumer.sensors.settled(window.held, now)
+                self._release(consumer, now)
+            else:
+                # Nothing to hold, at once or later: the slot is open again.
+                lane.settled += 1
+                consumer.sensors.reopened(now)
+                self.outbox.append(tag)
+        elif tag in self.ledger.fetched:
+            self._ack_fetched([tag])
+        else:
+            # Unknown or already acknowledged: pass it on and let the broker decide, as plain
+            # pika does.
+            self.give_back_all(now)
+            self.verbatim.append(Ack(tag, False))
+
+    def rejected(self, tag: int, multiple: bool, now: float) -> int:
+        """The user refused ``tag``, or everything up to it: the tag to put on the wire.
+
+        Refusals are never held.
+        """
+        ledger = self.ledger
+        if multiple or tag not in ledger:
+            self.give_back_all(now)
+        self._make_frames()
+        fetched = ledger.fetched_up_to(tag) if multiple else [tag]
+        tags = ledger.up_to(tag) if multiple else [tag]
+        ledger.fetched.difference_update(fetched)
+        # Tag 0 would include messages on their way to us, which we still deliver.
+        sent = max([0, *tags, *fetched]) if multiple and tag == 0 else tag
+        tags = [each for each in tags if each in ledger.unacked]
+        if self._transaction is not None:
+            self._transaction += tags
+        else:
+            self._settle(tags, now)
+        return sent
+
+    def recovered(self, now: float) -> None:
+        """Everything unacknowledged goes back to its queue, also what was fetched."""
+        self._settle(list(self.ledger.unacked), now)
+        self.ledger.fetched.clear()
+        # Acks may overtake the request, so none may stand for several from now on.
+        self.ledger.whole = False
+
+    def take_acks(self) -> Sequence[Ack]:
+        """The frames to send now, in as few as is safe."""
+        tags, self.outbox = self.outbox, []
+        if not self.verbatim and len(tags) == 1:
+            return (Ack(tags[0], False),)
+        frames = self.ledger.frames(tags, self._held_tags()) if tags else []
+        verbatim, self.verbatim = self.verbatim, []
+        return frames + verbatim
+
+    def give_back_all(self, now: float) -> None:
+        """Release all held acks of the channel."""
+        for consumer in self.consumers.values():
+            self._give_back(consumer, now)
+
+    # Transactions
+
+    def transaction_begun(self, now: float) -> None:
+        """From now on acks count when they are committed, and none is held."""
+        if self._transaction is None:
+            self.give_back_all(now)
+            self._transaction = []
+
+    def committed(self, now: float) -> None:
+        """What the transaction acknowledged is acknowledged now."""
+        # A tag may have been acknowledged singly and again among several.
+        tags = dict.fromkeys(self._transaction or ())
+        self._settle([tag for tag in tags if tag in self.ledger.unacked], now)
+        self._transaction = []
+
+    def rolled_back(self) -> None:
+        """The acks of the transaction were never given."""
+        self._transaction = []
+
+    # Time
+
+    def wake(self, now: float) -> None:
+        """Do what is due: acks to release and, less often, samples and lanes to change."""
+        wake_at = math.inf
+        for consumer in self.consumers.values():
+            if now >= consumer.attend_at:
+                self._attend(consumer, now)
+            elif consumer.window.held:
+                self._release_unless_cancelling(consumer, now)
+            wake_at = min(wake_at, consumer.attend_at, consumer.window.deadline(now))
+        self.wake_at = wake_at
+
+    def _attend(self, consumer: Consumer, now: float) -> None:
+        """See to a consumer's sample and its lanes."""
+        raise NotImplementedError
+
+    def _release_unless_cancelling(self, consumer: Consumer, now: float) -> None:
+        if consumer.pending is None or not consumer.pending.retiring:
+            self._release(consumer, now)
+        # Else the cancel of a lane comes first, and its acks with it.
+
+    # Bookkeeping
+
+    def _attend_by(self, consumer: Consumer, when: float) -> None:
+        """Look at the lanes of a consumer then, or before."""
+        consumer.attend_at = min(when, consumer.attend_at)
+        self.wake_at = min(when, self.wake_at)
+
+    def _release(self, consumer: Consumer, now: float) -> None:
+        window = consumer.window
+        released = window.release(now)
+        if released:
+            self._send(consumer, released, now)
+        if window.held:
+            due = window.deadline(now)
+            if due < self.wake_at:
+                self.wake_at = due
+
+    def _give_back(self, consumer: Consumer, now: float) -> None:
+        consumer.plan.keep_all()
+        self._send(consumer, consumer.window.drain(now), now)
+
+    def _send(self, consumer: Consumer, released: list[Held], now: float) -> None:
+        slots = 0
+        for tag, lane, _ in released:
+            self.outbox.append(tag)
+            if lane.cancelled:
+                self._attend_by(consumer, now)  # slots that a new lane may take
+            else:
+                slots += 1
+        consumer.sensors.released(slots, consumer.window.held, now)
+
+    def _ack_in_transaction(self, tag: int, multiple: bool) -> None:
+        """Part of a transaction: on the wire at once, but a slot only after the commit."""
+        assert self._transaction is not None
+        ledger = self.ledger
+        tags = ledger.up_to(tag) if multiple else [tag]
+        self._transaction += [each for each in tags if each in ledger.unacked]
+        ledger.fetched.difference_update(ledger.fetched_up_to(tag) if multiple else [tag])
+        self.verbatim.append(Ack(tag, multiple))
+
+    def _ack_up_to(self, tag: int, now: float) -> None:
+        ledger = self.ledger
+        tags = ledger.up_to(tag)
+        fetched = ledger.fetched_up_to(tag)
+        if not ledger.whole or not (tags or fetched):
+            # Also for messages that are not in our books: as the user gave it.
+            self.give_back_all(now)
+            ledger.fetched.difference_update(fetched)
+            self.verbatim.append(Ack(tag, True))
+            self._settle(tags, now)
+            return
+        affected: dict[Consumer, None] = {}
+        for each in tags:
+            lane = ledger.unacked.pop(each)
+            lane.consumer.window.hold(each, lane, now)
+            lane.consumer.sensors.settled(lane.consumer.window.held, now)
+            affected[lane.consumer] = None
+        for consumer in affected:
+            self._release(consumer, now)
+        if fetched:
+            self._ack_fetched(fetched)
+
+    def _ack_fetched(self, tags: list[int]) -> None:
+        """Each by itself: the client may have messages with lower tags that we have not seen."""
+        self._make_frames()
+        self.ledger.fetched.difference_update(tags)
+        self.verbatim += [Ack(tag, False) for tag in tags]
+
+    def _make_frames(self) -> None:
+        """Make frames of what is released, none of which includes what is still in the books."""
+        if self.outbox:
+            self.verbatim = [*self.take_acks()]
+
+    def _settle(self, tags: list[int], now: float) -> None:
+        """These are no longer unacknowledged at the broker."""
+        for tag in tags:
+            lane = self.ledger.unacked.pop(tag)
+            consumer = lane.consumer
+            window = consumer.window
+            consumer.sensors.settled(window.held, now)
+            window.settled(lane)
+            consumer.sensors.released(int(not lane.cancelled), window.held, now)
+            if lane.cancelled:
+                self._attend_by(consumer, now)  # a slot that a new lane may take
+
+    def _held_tags(self) -> list[int]:
+        consumers = [*self.consumers.values(), *self.leaving]
+        return [held.tag for each in consumers for held in each.window.all_held()]
