@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from controlmq.errors import ControlmqError, InputError
+from controlmq.urls import shown
 
 JAVA_HINT = "install openjdk-17-jre-headless (Debian's name) or set JAVA_HOME to a Java 17"
 
@@ -114,7 +115,7 @@ def _connect(url: str) -> SparkSession:
     """A session on a Spark Connect server."""
     found = REMOTE.match(url)
     if found is None:
-        raise InputError(f"the Spark Connect server is {url!r}; give sc://HOST or sc://HOST:PORT.")
+        raise InputError(f"the Spark Connect server is {shown(url)}; give sc://HOST or sc://HOST:PORT.")
     try:
         import grpc  # type: ignore[import-untyped, unused-ignore]  # noqa: F401 (asked for early)
     except ModuleNotFoundError:
@@ -126,7 +127,7 @@ def _connect(url: str) -> SparkSession:
         return SparkSession.builder.remote(url).getOrCreate()
     except PySparkException as error:
         reason = str(error).partition("\n")[0]
-        raise InputError(f"the Spark Connect server at {url} refused: {reason}.") from None
+        raise InputError(f"the Spark Connect server at {shown(url)} refused: {reason}.") from None
 
 
 def _knock(what: str, host: str, port: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ import pika
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from controlmq.errors import ControlmqError, InputError
+from controlmq.urls import shown
 
 DEFAULT_URL = "amqp://guest:guest@localhost:5672/%2F"
 
@@ -33,16 +33,6 @@ def url_parameters(url: str) -> pika.URLParameters:
         # Asks for a valid certificate, too.
         parameters.ssl_options.context.check_hostname = True
     return parameters
-
-
-def shown(url: str) -> str:
-    """The URL as a person or a log may see it: without user, password and options."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return "(not shown)"  # whatever it is, it may hold a password
-    # A password may hold any character if it was not quoted, so what counts is the last @.
-    host = rest.rpartition("@")[2]
-    return f"{scheme}://{re.split('[?#]', host)[0]}"
 
 
 @contextmanager

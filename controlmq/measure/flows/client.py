@@ -16,10 +16,11 @@ from typing import Any
 import pika
 from pika.adapters.select_connection import IOLoop
 
-from controlmq.clients.pika.connecting import shown, url_parameters
+from controlmq.clients.pika.connecting import url_parameters
 from controlmq.measure.flows.notes import Notes, clock
 from controlmq.measure.flows.plan import Driver, Location, Outgoing, Plan, Receiver
 from controlmq.measure.flows.sending import STAMP, Outlet, Sender, nothing
+from controlmq.urls import shown
 
 LATE_AFTER_SECONDS = 0.01
 """A driver that sends this long after its time counts as late."""
