@@ -129,11 +129,11 @@ def test_a_consumer_timeout_cancels_one_consumer_of_a_quorum_queue_from_4_3_on(
         assert channel.is_open
 
 
-def test_a_classic_queue_with_a_consumer_timeout_is_refused_from_4_0_on(
+def test_a_classic_queue_with_a_consumer_timeout_is_refused_from_4_3_on(
     broker: Broker, connection: Any
 ) -> None:
     arguments = {"x-queue-type": "classic", "x-consumer-timeout": TIMEOUT_MS}
-    if broker.version < (4,):
+    if broker.version < (4, 3):
         with declared(connection, durable=True, arguments=arguments):
             return
     with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.testbed.broker import Broker, wait_until_open
+from tests.testbed.management import wait_until
 from tests.testbed.node import free_ports
 
 IMAGE = "rabbitmq:4.1-management"
@@ -51,7 +52,7 @@ class ContainerBroker(Broker):
         super().__init__(
             f"amqp://guest:guest@{host}:{amqp}/%2F", f"http://guest:guest@{host}:{management}"
         )
-        wait_until_open(self, START_DEADLINE)
+        self._wait_until_ready()
 
     def kill(self) -> None:
         """``docker kill``: SIGKILL to the broker; its files stay."""
@@ -68,7 +69,11 @@ class ContainerBroker(Broker):
         if container.status == "running":
             container.kill()
         container.start()
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
         wait_until_open(self, START_DEADLINE)
+        wait_until(self.management.answers, "the HTTP API answers", START_DEADLINE)
 
     def close(self) -> None:
         """Remove the container and its volumes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import time
 import urllib.error
@@ -74,6 +75,12 @@ class Management:
         self._base = f"{parts.scheme}://{parts.hostname}:{parts.port}/api"
         login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         self._authorization = "Basic " + base64.b64encode(login.encode()).decode()
+
+    def answers(self) -> bool:
+        """Whether the HTTP API works now: RabbitMQ 4.3 opens its AMQP port a moment before."""
+        with contextlib.suppress(OSError):
+            return bool(self.get("/overview"))
+        return False
 
     def queue(self, name: str) -> QueueView | None:
         """The queue, or None while the broker has no such queue (or no counts of it yet)."""

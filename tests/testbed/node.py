@@ -198,7 +198,7 @@ class NodeBroker(Broker):
 
     def _wait_until_ready(self, group: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + START_DEADLINE
-        while not self.answers():
+        while not (self.answers() and self.management.answers()):
             if group.poll() is None and time.monotonic() < until:
                 time.sleep(0.1)
                 continue
