@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlmq import InputError
@@ -54,6 +54,7 @@ def test_no_part_of_a_password_is_shown(url: str) -> None:
     assert_kept(url)
 
 
+@settings(max_examples=50)
 @given(scheme=SCHEMES, user=st.text(max_size=5), password=PASSWORDS, tail=st.text(max_size=5))
 def test_no_password_is_shown_whatever_it_is_made_of(
     scheme: str, user: str, password: str, tail: str
@@ -65,6 +66,7 @@ def test_no_password_is_shown_whatever_it_is_made_of(
         assert_kept(f"{scheme}://guest:guest@localhost/v{option}{tail}={password}")
 
 
+@settings(max_examples=50)
 @given(scheme=SCHEMES, user=st.text(max_size=5), password=PASSWORDS, tail=st.text(max_size=5))
 def test_no_password_is_shown_where_the_host_is_missing(
     scheme: str, user: str, password: str, tail: str

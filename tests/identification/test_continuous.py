@@ -226,6 +226,7 @@ def test_a_model_is_published_when_its_range_or_its_interval_is_another(tmp_path
     assert published(publisher, absorbed(RunningStatistics(OPTIONS), higher)) == ["linear range"]
 
 
+@pytest.mark.slow
 def test_chance_alone_seldom_publishes(tmp_path: Path) -> None:
     """The same plant, other rows: the published model is known ten times as well, so that the
     99 % region of the other leaves it out in 1.7 % of cases, expected 0.7 times in 40.

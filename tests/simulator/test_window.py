@@ -79,7 +79,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario("any", 0.3, publishers, queues, consumers, links)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(scenarios(), st.lists(prefetches, min_size=1, max_size=5), st.integers(0, 2**64))
 def test_no_message_is_lost_or_made_and_no_window_overfilled(
     scenario: Scenario, levels: list[float], seed: int
