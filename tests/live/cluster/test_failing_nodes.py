@@ -1,0 +1,197 @@
+"""A cluster that fails under a consumer: a wrapped one sees what pika shows, and loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pika
+import pika.exceptions
+import pytest
+
+from controlmq.clients.pika.wrap import wrap
+from tests.testbed.cluster import Cluster, start_cluster
+from tests.testbed.management import wait_until
+from tests.testbed.node import NodeBroker
+from tests.testbed.publishing import connected, fill
+
+COUNT = 1200
+FAULT_AFTER = 50
+"""Messages handled by each consumer when the fault comes."""
+
+WORK = 0.02
+"""Seconds a message until the fault is over: it comes while both consumers are at work."""
+
+DISCONNECTED_TIMEOUT_MS = 1000
+
+MOST = 12
+"""Messages: the largest prefetch of either consumer."""
+
+DEADLINE = 120.0
+"""Seconds for a consumer to handle all its messages, election and restart included."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with start_cluster() as cluster:
+        yield cluster
+
+
+def quorum_queue(leader: NodeBroker) -> str:
+    """A filled quorum queue on all nodes of a cluster that this one leads."""
+    name = f"quorum-{uuid.uuid4().hex[:12]}"
+    arguments: dict[str, Any] = {"x-queue-type": "quorum"}
+    arguments["x-queue-leader-locator"] = "client-local"
+    # RabbitMQ 4.3 keeps what is in flight at a node that vanishes for a minute; older ones do not.
+    arguments["x-consumer-disconnected-timeout"] = DISCONNECTED_TIMEOUT_MS
+    with connected(leader.parameters) as connection:
+        connection.channel().queue_declare(name, durable=True, arguments=arguments)
+    fill(leader.parameters, name, COUNT)
+    return name
+
+
+class Consumer:
+    """A consumer in a thread that goes to the next node when it loses its connection."""
+
+    def __init__(self, nodes: list[NodeBroker], queue: str, adaptive: bool) -> None:
+        self.handled: Counter[int] = Counter()
+        self.shown: list[str] = []
+        """What pika raised, in order, but for nodes that could not be reached."""
+        self.work = WORK
+        self._nodes, self._queue, self._adaptive = nodes, queue, adaptive
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Return when it has handled all messages and closed its connection."""
+        self.work = 0.0
+        self._thread.join(DEADLINE)
+        assert not self._thread.is_alive(), f"{len(self.handled)} of {COUNT}, {self.shown}"
+
+    @property
+    def duplicates(self) -> int:
+        return sum(self.handled.values()) - len(self.handled)
+
+    def _run(self) -> None:
+        turn = 0
+        until = time.monotonic() + DEADLINE
+        while len(self.handled) < COUNT and time.monotonic() < until:
+            try:
+                connection = pika.BlockingConnection(self._nodes[turn % 3].parameters)
+            except (pika.exceptions.AMQPError, OSError):
+                turn += 1
+                time.sleep(0.2)
+                continue
+            try:
+                self._consume(connection)
+            except pika.exceptions.AMQPError as error:
+                code = getattr(error, "reply_code", "")
+                self.shown.append(f"{type(error).__name__} {code}".strip())
+                turn += 1
+            finally:
+                with contextlib.suppress(pika.exceptions.AMQPError):
+                    connection.close()
+
+    def _consume(self, connection: Any) -> None:
+        channel = connection.channel()
+        if self._adaptive:
+            draw = random.Random(3)
+            channel = wrap(
+                channel, 100, lambda *_: draw.uniform(0.5, MOST), interval=0.05, prefetch=4
+            )
+        else:
+            channel.basic_qos(prefetch_count=MOST)
+        channel.add_on_cancel_callback(lambda frame: self.shown.append("cancelled"))
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            time.sleep(self.work)
+            self.handled[int(body)] += 1
+            channel.basic_ack(method.delivery_tag)
+            if len(self.handled) == COUNT:
+                channel.stop_consuming()
+
+        channel.basic_consume(self._queue, on_message)
+        channel.start_consuming()
+
+
+Fault = Callable[[Cluster, NodeBroker, NodeBroker], None]
+"""What happens to a cluster, given the leader and the node that the consumers are connected to."""
+
+
+def leader_killed(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
+    leader.kill()
+
+
+def leader_stopped(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
+    leader.stop()
+
+
+def leader_drained(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
+    cluster.drain(leader)
+
+
+def follower_cut_off(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
+    follower = cluster.others(leader)[0]
+    cluster.cut_off(follower)
+    cluster.reconnect(follower)
+
+
+def connections_closed(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
+    connected_to.control("rabbitmqctl", "close_all_connections", "moved")
+
+
+RESET = "StreamLostError"
+CLOSED = "ConnectionClosedByBroker 320"
+"""A client that writes at that moment gets a reset instead, before it reads why."""
+
+
+def bare_and_wrapped(cluster: Cluster, fault: Fault, where: str) -> tuple[Consumer, Consumer]:
+    """Two consumers that have handled everything, with the fault in between."""
+    leader, *others = cluster.nodes
+    nodes = [leader, *others] if where == "leader" else [*others, leader]
+    queues = [quorum_queue(leader), quorum_queue(leader)]
+    bare, wrapped = (Consumer(nodes, queue, adaptive=queue is queues[1]) for queue in queues)
+    wait_until(
+        lambda: min(len(bare.handled), len(wrapped.handled)) > FAULT_AFTER,
+        "both are at work",
+        DEADLINE,
+    )
+    assert all(cluster.leader(queue) is leader for queue in queues)
+    fault(cluster, leader, nodes[0])
+    assert max(len(bare.handled), len(wrapped.handled)) < COUNT
+    bare.finish()
+    wrapped.finish()
+    return bare, wrapped
+
+
+@pytest.mark.parametrize(
+    ("fault", "where", "allowed"),
+    [
+        (leader_killed, "leader", {RESET}),
+        (leader_killed, "follower", set()),
+        (leader_stopped, "leader", {RESET, CLOSED}),
+        (leader_stopped, "follower", set()),
+        (leader_drained, "leader", {RESET, CLOSED}),
+        (follower_cut_off, "leader", set()),
+        (follower_cut_off, "follower", set()),
+        (connections_closed, "leader", {RESET, CLOSED}),
+    ],
+)
+def test_a_wrapped_consumer_sees_what_pika_shows(
+    cluster: Cluster, fault: Fault, where: str, allowed: set[str]
+) -> None:
+    try:
+        bare, wrapped = bare_and_wrapped(cluster, fault, where)
+    finally:
+        cluster.mend()
+    for consumer in (bare, wrapped):
+        assert sorted(consumer.handled) == list(range(COUNT))
+        assert set(consumer.shown) <= allowed
+        assert len(consumer.shown) == bool(allowed)
+        assert consumer.duplicates <= MOST
