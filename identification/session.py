@@ -115,7 +115,9 @@ def _connect(url: str) -> SparkSession:
     """A session on a Spark Connect server."""
     found = REMOTE.match(url)
     if found is None:
-        raise InputError(f"the Spark Connect server is {shown(url)}; give sc://HOST or sc://HOST:PORT.")
+        raise InputError(
+            f"the Spark Connect server is {shown(url)}; give sc://HOST or sc://HOST:PORT."
+        )
     try:
         import grpc  # type: ignore[import-untyped, unused-ignore]  # noqa: F401 (asked for early)
     except ModuleNotFoundError:

@@ -45,9 +45,9 @@ def message_body(number: int, size: int = 0) -> bytes:
     return b"%d" % number + b" " * (size - len(str(number)))
 
 
-def declare_queue(parameters: Any, kind: QueueKind = "classic") -> str:
-    """Declare a durable queue with a name of its own and return the name."""
-    name = f"{kind}-{uuid.uuid4().hex[:12]}"
+def declare_queue(parameters: Any, kind: QueueKind = "classic", name: str | None = None) -> str:
+    """Declare a durable queue, with a name of its own if none is given, and return the name."""
+    name = name or f"{kind}-{uuid.uuid4().hex[:12]}"
     with connected(parameters) as connection:
         connection.channel().queue_declare(
             name, durable=True, auto_delete=kind == "auto-delete", arguments=ARGUMENTS[kind]

@@ -1,0 +1,253 @@
+"""Every kind of fault, many times, on both kinds of queues of the oldest and the newest broker.
+
+A controller moves the prefetch of each consumer at random at every sample. One trial is one fault;
+its result is appended to a state file at once, and a campaign that is started again with that
+file goes on where it stopped. From the command line::
+
+    python -m benchmarks.fault_campaign --state campaign.jsonl    # run what is missing
+    python -m benchmarks.fault_campaign --state campaign.jsonl --table    # for the docs
+
+``python -m benchmarks fault_campaign`` runs each fault once on each kind of queue of the installed
+broker; ``FAULT_CAMPAIGN_STATE`` names a state file to go on with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from tests.faults.consumer import Client
+from tests.faults.judging import Verdict
+from tests.faults.kinds import BY_NAME, FAULTS
+from tests.faults.trial import run as run_trial
+from tests.testbed import Broker, Proxy, start_broker
+from tests.testbed.broker import CHOSEN_BROKER
+from tests.testbed.installation import VERSIONS
+from tests.testbed.publishing import QueueKind
+
+INSTALLED = "installed"
+BROKERS = (INSTALLED, *VERSIONS)
+"""What is installed, or a version from Debian's packages."""
+
+QUEUES: tuple[QueueKind, ...] = ("classic", "quorum")
+TRIALS, TRIALS_WITH_RESTART = 100, 20
+"""Of each fault, across brokers and kinds of queues."""
+
+CLIENTS: tuple[Client, ...] = get_args(Client)
+
+NO_VERDICT = Verdict(0, 0, 0, 0, 0, 0, 0.0)
+"""Of a trial that could not be brought to its end."""
+
+
+class Cell(NamedTuple):
+    """What is counted together: trials of one fault on one kind of queue of one broker."""
+
+    fault: str
+    queue: QueueKind
+    broker: str
+
+
+class Campaign:
+    """The trials done so far, in a file that only grows."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        lines = state.read_text().splitlines() if state.exists() else []
+        self.results: list[dict[str, Any]] = [json.loads(line) for line in lines]
+
+    def done(self) -> Counter[Cell]:
+        """Trials of each cell."""
+        return Counter(Cell(each["fault"], each["queue"], each["broker"]) for each in self.results)
+
+    def missing(self, cells: Sequence[Cell], trials: int | None) -> list[tuple[Cell, int]]:
+        """Cells and numbers of trials still to do, every cell once before any a second time."""
+        done = self.done()
+        share = len({(cell.queue, cell.broker) for cell in cells})
+        wanted = {cell: trials or _wanted(cell, share) for cell in cells}
+        rounds = range(max(wanted.values(), default=0))
+        return [
+            (cell, number)
+            for number in rounds
+            for cell in cells
+            if done[cell] <= number < wanted[cell]
+        ]
+
+    def add(self, result: dict[str, Any]) -> None:
+        """Append one result, so that it stays whatever happens next."""
+        self.results.append(result)
+        with self._state.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+
+
+def _wanted(cell: Cell, share: int) -> int:
+    """Trials of a cell, for all cells of a fault to make the number that is wanted."""
+    trials = TRIALS_WITH_RESTART if BY_NAME[cell.fault].restarts_broker else TRIALS
+    return -(-trials // share)
+
+
+def run_cells(campaign: Campaign, cells: Sequence[Cell], trials: int | None, until: float) -> None:
+    """Run what is missing, broker by broker, as long as the clock does not say ``until``."""
+    missing = campaign.missing(cells, trials)
+    done = 0
+    for name in dict.fromkeys(cell.broker for cell in cells):
+        here = [each for each in missing if each[0].broker == name]
+        if not here:
+            continue
+        with _broker(name) as broker, broker.proxied() as proxy:
+            for cell, number in here:
+                if time.monotonic() > until:
+                    return
+                result = one(cell, number, broker, proxy)
+                campaign.add(result)
+                done += 1
+                wrong = "; ".join(result["failures"]) or "good"
+                print(
+                    f"{done} of {len(missing)}: {cell.fault}, {cell.queue}, {name}, "
+                    f"{result['client']}: {wrong} ({result['seconds']:.1f} s)",
+                    file=sys.stderr,
+                )
+
+
+@contextmanager
+def _broker(name: str) -> Iterator[Broker]:
+    before = os.environ.get(CHOSEN_BROKER)
+    if name != INSTALLED:
+        os.environ[CHOSEN_BROKER] = name
+    try:
+        with start_broker(disposable=True) as broker:
+            yield broker
+    finally:
+        if before is None:
+            os.environ.pop(CHOSEN_BROKER, None)
+        else:
+            os.environ[CHOSEN_BROKER] = before
+
+
+def one(cell: Cell, number: int, broker: Broker, proxy: Proxy) -> dict[str, Any]:
+    """The result of one trial, as the state file has it."""
+    fault = BY_NAME[cell.fault]
+    client = CLIENTS[number % len(CLIENTS)]
+    start = time.monotonic()
+    version = ".".join(map(str, broker.version))
+    result = cell._asdict() | {"version": version, "client": client, "seed": number}
+    try:
+        outcome = run_trial(fault, broker, proxy, cell.queue, client, number)
+    except Exception as error:
+        # Whatever it was, it counts as a failure, and the next trial finds everything in order.
+        failed = f"{type(error).__name__}: {error}"
+        traceback.print_exc()
+        proxy.cut()
+        proxy.resume()
+        proxy.throttle(None)
+        broker.restart()
+        result |= asdict(NO_VERDICT) | {"failures": [failed]}
+    else:
+        result |= asdict(outcome.verdict) | {"failures": outcome.failures(fault)}
+    return result | {"seconds": time.monotonic() - start}
+
+
+def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each fault, in the order of the faults."""
+    rows = []
+    for fault in FAULTS:
+        mine = [each for each in results if each["fault"] == fault.name]
+        if not mine:
+            continue
+        most = max(mine, key=lambda each: each["duplicates"])
+        pauses = [each["pause_seconds"] for each in mine]
+        rows.append(
+            {
+                "fault": fault.name,
+                "runs": len(mine),
+                "messages": sum(each["handled"] for each in mine),
+                "lost": sum(each["lost"] for each in mine),
+                "requeued": sum(each["requeued"] for each in mine),
+                "most_duplicates": most["duplicates"],
+                "bound_there": most["bound"],
+                "above_bound": sum(each["duplicates"] > each["bound"] for each in mine),
+                "median_pause_seconds": statistics.median(pauses),
+                "longest_pause_seconds": max(pauses),
+                "failed": sum(bool(each["failures"]) for each in mine),
+            }
+        )
+    return rows
+
+
+def table(results: Sequence[dict[str, Any]]) -> str:
+    """The summary in Markdown."""
+    lines = [
+        "| fault | runs | messages | lost | requeued by a change | most duplicates (bound) | "
+        "runs above the bound | longest pause, median and most (s) |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['fault']} | {row['runs']} | {row['messages']:,} | {row['lost']} | "
+        f"{row['requeued']} | {row['most_duplicates']} ({row['bound_there']}) | "
+        f"{row['above_bound']} | {row['median_pause_seconds']:.2f}, "
+        f"{row['longest_pause_seconds']:.2f} |"
+        for row in summary(results)
+    ]
+    cells = Counter((each["version"], each["queue"], each["client"]) for each in results)
+    lines += ["", "| RabbitMQ | queue | client | runs |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join(cell)} | {count} |" for cell, count in sorted(cells.items())]
+    return "\n".join(lines)
+
+
+def cells_of(faults: Sequence[str], brokers: Sequence[str]) -> list[Cell]:
+    return [
+        Cell(fault, queue, broker) for broker in brokers for fault in faults for queue in QUEUES
+    ]
+
+
+def run() -> dict[str, Any]:
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as folder:
+        state = os.environ.get("FAULT_CAMPAIGN_STATE") or str(Path(folder) / "state.jsonl")
+        campaign = Campaign(Path(state))
+        run_cells(campaign, cells_of(list(BY_NAME), [INSTALLED]), 1, until=float("inf"))
+    failures = [each for each in campaign.results if each["failures"]]
+    return {"faults": summary(campaign.results), "failures": failures[:10], "met": not failures}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fault_campaign",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--state", type=Path, required=True, help="file of results, to go on with")
+    parser.add_argument("--table", action="store_true", help="print the table of what ran")
+    parser.add_argument("--faults", nargs="+", choices=BY_NAME, default=list(BY_NAME))
+    parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=[INSTALLED, VERSIONS[-1]])
+    parser.add_argument("--trials", type=int, help="of each fault, queue and broker")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after that long")
+    arguments = parser.parse_args()
+    campaign = Campaign(arguments.state)
+    if arguments.table:
+        print(table(campaign.results))
+        return 0
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    run_cells(
+        campaign,
+        cells_of(arguments.faults, arguments.brokers),
+        arguments.trials,
+        time.monotonic() + 60 * arguments.minutes,
+    )
+    return int(any(each["failures"] for each in campaign.results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
