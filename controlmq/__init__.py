@@ -13,6 +13,7 @@ from controlmq import aliases
 
 if TYPE_CHECKING:
     from controlmq.clients.pika import unwrap, wrap
+    from controlmq.clients.pool import WorkerPool
     from controlmq.controllers import PI, PID, Limits, P
     from controlmq.controllers.controller_file import Tuning
     from controlmq.controllers.gain_schedule import Profile, Schedule
@@ -35,6 +36,7 @@ _NAMES = {
     "controlmq.loop": ("Loop", "Sample", "Step", "Transition"),
     "controlmq.model": ("ArxModel",),
     "controlmq.clients.pika": ("unwrap", "wrap"),
+    "controlmq.clients.pool": ("WorkerPool",),
     "controlmq.traces": ("TraceWriter", "read_transitions"),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
@@ -56,6 +58,7 @@ __all__ = [
     "TraceWriter",
     "Transition",
     "Tuning",
+    "WorkerPool",
     "design_controller",
     "read_transitions",
     "unwrap",

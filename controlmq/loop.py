@@ -39,6 +39,16 @@ class Sample:
     mean number of messages delivered and not acknowledged, and ``held`` those of them whose
     acknowledgement the window kept back; ``handler_time`` and ``buffer_time`` are mean
     seconds per message in the handler and waiting for it, 0 when nothing was handled.
+
+    ``handlers`` is the number of handlers, given or seen, and ``busy`` the share of them that
+    ran, 0 to 1, on average over the interval, 1 where that is not known. ``turnaround`` is the
+    mean in seconds from the release of a slot to its next message, without waiting for the queue
+    or for a handler; the last one known where no such message came, 0 before the first. So the
+    slots in use are ``rate * (turnaround + buffer_time + handler_time)``.
+
+    Where a token bucket bounds the rate, ``gated`` is the mean number of messages that waited for
+    it, which is part of ``buffer_time``, and ``unused`` the share of its tokens, 0 to 1, that
+    neither an ack nor a message was waiting for; 1 without a bucket.
     """
 
     number: int
@@ -51,6 +61,11 @@ class Sample:
     handler_time: float = 0.0
     buffer_time: float = 0.0
     held: float = 0.0
+    handlers: int = 1
+    busy: float = 1.0
+    turnaround: float = 0.0
+    gated: float = 0.0
+    unused: float = 1.0
 
     def __post_init__(self) -> None:
         above_zero("sample interval", self.interval)

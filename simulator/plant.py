@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controlmq.consumer.consumer import BURST_SECONDS
 from controlmq.consumer.spread import Spread
 from controlmq.errors import InputError
 from controlmq.loop import Sample
 from simulator.scenario.scenario import Scenario
-from simulator.simulation import Counts, Simulation
+from simulator.simulation import ConsumerTotals, Counts, Simulation
 
 
 class SimulatedConsumer:
@@ -46,6 +47,8 @@ class SimulatedConsumer:
         self._most_in_flight = 0
         self._spread = Spread()
         self._driven = False
+        self._turnaround = 0.0
+        self._pace: float | None = None
 
     @property
     def prefetch(self) -> float:
@@ -87,6 +90,11 @@ class SimulatedConsumer:
         slot_seconds = after.open_time - before.open_time
         self._spread.measured(slot_seconds, acks, interval, prefetch, starved > 0)
         self._space()
+        turnarounds = after.turnarounds - before.turnarounds
+        if turnarounds:
+            self._turnaround = (after.turnaround_time - before.turnaround_time) / turnarounds
+        handlers = self.simulation.handlers(self.name)
+        busy = (after.busy_time - before.busy_time) / (handlers * interval)
         return Sample(
             number=self._number,
             time=time,
@@ -99,6 +107,11 @@ class SimulatedConsumer:
             handler_time=(after.work_time - before.work_time) / max(finished, 1),
             buffer_time=(after.buffer_time - before.buffer_time) / max(arrivals, 1),
             held=(after.held_time - before.held_time) / interval,
+            handlers=handlers,
+            busy=min(max(busy, 0.0), 1.0),
+            turnaround=self._turnaround,
+            gated=(after.gated_time - before.gated_time) / interval,
+            unused=self._unused(before, after, interval),
         )
 
     def actuate(self, prefetch: float) -> None:
@@ -107,9 +120,29 @@ class SimulatedConsumer:
         self._driven = True
         self._space()
 
+    def pace(self, rate: float | None, burst: float | None = None) -> None:
+        """Let at most ``rate`` messages/second start from now on; any number with None."""
+        self._pace = rate
+        if rate is not None and burst is None:
+            burst = max(1.0, BURST_SECONDS * rate)
+        self.simulation.set_pace(self.name, rate, burst or 1.0)
+        self._space()
+
+    def _unused(self, before: ConsumerTotals, after: ConsumerTotals, interval: float) -> float:
+        """Share of the bucket's tokens of an interval that nothing was waiting for."""
+        if self._pace is None:
+            return 1.0
+        awaited = max(
+            after.openings_awaited - before.openings_awaited,
+            after.starts_awaited - before.starts_awaited,
+        )
+        return max(0.0, 1 - awaited / (self._pace * interval))
+
     def _space(self) -> None:
         """Spread acks as a live consumer does: only one that a controller drives."""
-        if self._driven and self.simulation.spreads_acks(self.name):
+        if self._pace is not None:
+            self.simulation.set_spacing(self.name, 0.0)
+        elif self._driven and self.simulation.spreads_acks(self.name):
             self.simulation.set_spacing(self.name, self._spread.spacing(self.prefetch))
 
     def set_service_time(self, mean: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from controlmq.checks import finite, not_negative, prefetch_count
+from controlmq.checks import above_zero, finite, not_negative, prefetch_count
 from controlmq.errors import InputError
 from simulator.engine.event_loop import FINISHED, STANDING_STILL, run_until
 from simulator.engine.initial_state import new_state
@@ -62,6 +62,10 @@ class ConsumerTotals:
     ``in_flight_time`` summed over messages in flight, ``held_time`` over held acks, ``open_time``
     over open slots, ``work_time`` over finished messages, ``buffer_time`` over arrivals,
     ``busy_time`` over handlers. ``acks_given`` are those of handlers, held ones included.
+    ``turnaround_time`` is summed over the ``turnarounds``: messages whose slot was filled as soon
+    as the broker knew that it was free. ``openings_awaited`` and ``starts_awaited`` are tokens of
+    the buckets that an ack or a message was waiting for, ``gated_time`` the time in seconds that
+    these messages had been here.
     """
 
     arrivals: int
@@ -74,6 +78,11 @@ class ConsumerTotals:
     work_time: float
     buffer_time: float
     busy_time: float
+    turnaround_time: float
+    turnarounds: int
+    openings_awaited: int
+    starts_awaited: int
+    gated_time: float
 
 
 class Simulation:
@@ -151,6 +160,16 @@ class Simulation:
     def set_spacing(self, consumer: str, spacing: float) -> None:
         """Keep the acks that open slots ``spacing`` seconds apart from now on; 0 for none."""
         self._row(consumer)["wanted_spacing"] = not_negative("spacing", spacing)
+        self._state.clock[0]["changed"] = True
+
+    def set_pace(self, consumer: str, rate: float | None, burst: float = 1.0) -> None:
+        """Let at most ``rate`` messages/second start from now on, ``burst`` at once; None for any.
+
+        The acks that open slots are paced to the same rate, as a live consumer does it.
+        """
+        row = self._row(consumer)
+        row["wanted_pace"] = 0.0 if rate is None else above_zero("rate", rate)
+        row["wanted_early"] = 0.0 if rate is None else (max(burst, 1.0) - 1) / rate
         self._state.clock[0]["changed"] = True
 
     def set_service_time(self, consumer: str, mean: float) -> None:
@@ -234,6 +253,10 @@ class Simulation:
         """The prefetch in force."""
         return float(self._row(consumer)["wanted_prefetch"])
 
+    def handlers(self, consumer: str) -> int:
+        """How many handlers a consumer has."""
+        return int(self._row(consumer)["handlers"])
+
     def spreads_acks(self, consumer: str) -> bool:
         """Whether a consumer spreads its acks while a controller drives it."""
         return self._consumer(consumer)[0].spread_acks
@@ -261,6 +284,11 @@ class Simulation:
             work_time=float(row["work_time"]),
             buffer_time=float(row["buffer_time"]),
             busy_time=float(row["busy_time"]) - begun,
+            turnaround_time=float(row["turnaround_time"]),
+            turnarounds=int(row["turnarounds"]),
+            openings_awaited=int(row["openings_awaited"]),
+            starts_awaited=int(row["starts_awaited"]),
+            gated_time=float(row["gated_time"]),
         )
 
     def most_in_flight(self, consumer: str) -> int:

@@ -33,6 +33,9 @@ class Adapter(Protocol):
     def cancel_lane(self, lane: Lane) -> None:
         """Put the cancel of a lane on the wire, before any later ack."""
 
+    def give_back(self, tags: Sequence[int]) -> None:
+        """Let these messages, which nobody has got, go back to their queues."""
+
     def reports_cycle_end(self) -> bool:
         """Whether ``runner.cycle_ended`` will be called once this batch is dispatched."""
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from controlmq.clients.adapter import Adapter
 from controlmq.consumer.commands import CancelLane, OpenLane
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
+from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
 
 log = logging.getLogger("controlmq")
@@ -58,7 +60,7 @@ class Runner:
     def receiver(self, lane: Lane, deliver: Callable[..., Any]) -> Callable[..., Any]:
         """What the client library calls with each message of ``lane``, in pika's form."""
         core, consumer, buffered = self.core, lane.consumer, self._adapter.buffered
-        tag = consumer.tag
+        tag, gate = consumer.tag, consumer.gate
 
         def receive(channel: Any, method: Any, properties: Any, body: bytes) -> Any:
             if self.stopped:
@@ -69,17 +71,41 @@ class Runner:
                 if consumer.cancelled:
                     return _give_up(channel, method)
                 now = clock()
-            core.delivered(lane, method.delivery_tag, now, buffered())
             method.consumer_tag = tag
             if consumer.unseen:
                 core.first_message(lane, method.delivery_tag, properties.headers or {})
+            if (gate.bucket is not None or gate.waiting) and not gate.pulled:
+                message = partial(deliver, channel, method, properties, body)
+                core.arrived(lane, method.delivery_tag, now, message)
+                self._hand_over_due()
+                return None
+            core.delivered(lane, method.delivery_tag, now, buffered())
             if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
                 self.send_acks(now)
-            deliver(channel, method, properties, body)
-            core.returned(consumer, now, clock())
+            try:
+                deliver(channel, method, properties, body)
+            finally:
+                core.returned(consumer, now, clock())
             return None
 
         return receive
+
+    def _hand_over_due(self) -> None:
+        """Give the user what may be handed over now; never called from inside the user's code."""
+        core = self.core
+        try:
+            for consumer in list(core.consumers.values()):
+                now = clock()
+                while not self.stopped and (message := core.hand_over(consumer, now)) is not None:
+                    if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
+                        self.send_acks(now)
+                    try:
+                        message()
+                    finally:
+                        core.returned(consumer, now, clock())
+                    now = clock()
+        finally:
+            self._set_timer(clock())
 
     def acknowledge(self, tag: int, multiple: bool) -> None:
         """The user acknowledged ``tag``, or everything up to it."""
@@ -95,15 +121,17 @@ class Runner:
         elif core.wake_at < self._timer_at - TIMER_SLACK_SECONDS:
             self._set_timer(now)
 
-    def reject(self, tag: int, multiple: bool) -> int:
-        """The user refused ``tag``, or everything up to it: the tag to put on the wire now."""
+    def reject(self, tag: int, multiple: bool) -> Sequence[Ack]:
+        """The user refused ``tag``, or everything up to it: what to put on the wire now."""
         now = clock()
         sent = self.core.rejected(tag, multiple, now)
         self.send_acks(now)
         return sent
 
     def send_acks(self, now: float) -> None:
-        """Put on the wire what the core has released."""
+        """Put on the wire what the core has released, after what goes back to its queue."""
+        if self.core.returns:
+            self._adapter.give_back(self.core.take_returns())
         if self.core.outbox or self.core.verbatim:
             self._adapter.send_acks(self.core.take_acks())
             self._together_until = now + ACKS_WAIT_SECONDS
@@ -174,6 +202,12 @@ class Runner:
         now = clock()
         self.core.retarget(consumer, prefetch, now)
         self._carry_out()
+        self._set_timer(now)
+
+    def pace(self, consumer: Consumer, rate: float | None, burst: float | None) -> None:
+        """Bound what is handed over to a consumer."""
+        now = clock()
+        self.core.pace(consumer, rate, burst, now)
         self._set_timer(now)
 
     def fix(self, prefetch: int | None) -> None:
@@ -261,7 +295,7 @@ class Runner:
             self.wake(now)
 
     def _set_timer(self, now: float) -> None:
-        when = max(self.core.wake_at, now + TIMER_SLACK_SECONDS)
+        when = max(min(self.core.wake_at, self.core.hand_over_at), now + TIMER_SLACK_SECONDS)
         if when < self._timer_at - TIMER_SLACK_SECONDS and not self.stopped:
             self._drop_timer()
             self._timer_at = when
@@ -273,6 +307,8 @@ class Runner:
         try:
             if now >= self.core.wake_at:
                 self.wake(now)
+            if now >= self.core.hand_over_at:
+                self._hand_over_due()
         finally:
             self._set_timer(clock())
 

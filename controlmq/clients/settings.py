@@ -8,6 +8,7 @@ from typing import get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
 from controlmq.consumer.consumer import Shape, WindowChoice
+from controlmq.consumer.sensors import HandlerPool
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ResolvedController
 from controlmq.errors import InputError
@@ -31,6 +32,7 @@ class Settings:
     window: WindowChoice = "auto"
     max_held: int | None = None
     max_hold: float = 10.0
+    handlers: int | HandlerPool | None = None
     record: Callable[[Transition], None] | None = None
     on_step: Callable[[Step], None] | None = None
     group: str | None = None
@@ -58,6 +60,12 @@ class Settings:
             if not_negative("max_held", self.max_held) % 1:
                 raise InputError(f"max_held is {self.max_held:g}; give a whole number of acks.")
         above_zero("max_hold", self.max_hold)
+        if isinstance(self.handlers, int | float):
+            if self.handlers < 1 or self.handlers % 1:
+                raise InputError(
+                    f"handlers is {self.handlers}; give how many messages your program works on "
+                    "at once, or the controlmq.WorkerPool that they run in."
+                )
 
     @property
     def sample_interval(self) -> float:
@@ -99,4 +107,5 @@ class Settings:
             max_held=self.max_held,
             max_hold=self.max_hold,
             interval=self.sample_interval,
+            handlers=self.handlers,
         )

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from controlmq.checks import MOST_PREFETCH
+from controlmq.consumer.bucket import Bucket
 from controlmq.consumer.commands import Notice
+from controlmq.consumer.gate import Gate
 from controlmq.consumer.lanes import Lane
 from controlmq.consumer.retiring import LanePlan
-from controlmq.consumer.sensors import Sensors
+from controlmq.consumer.sensors import HandlerPool, Sensors
 from controlmq.consumer.spread import Spread
 from controlmq.consumer.window import Window
 from controlmq.controllers.limits import Limits
@@ -37,6 +39,10 @@ PROBE_WINDOWS = 3
 """If the first lane gets this many windows of messages and the new lane none, the queue serves
 one consumer at a time."""
 
+BURST_SECONDS = 0.05
+"""Seconds whose tokens a bucket keeps, unless another burst is given: timers are late by some
+milliseconds, and what that costs is made up for."""
+
 REFUSED_LANE_RETRY_SECONDS = 10.0
 """Seconds after a refused lane before another one is asked for."""
 
@@ -47,7 +53,8 @@ class Shape:
 
     ``controlled`` says that a controller will move the prefetch, so that acks are spread and
     lanes stay small enough to be retired. ``max_held`` and ``max_hold`` (seconds) bound what
-    is held; ``interval`` (seconds) is the length of a sample.
+    is held; ``interval`` (seconds) is the length of a sample. ``handlers`` is their number or the
+    pool they run in, if the user has said so.
     """
 
     window: WindowChoice = "auto"
@@ -56,6 +63,7 @@ class Shape:
     max_held: int | None = None
     max_hold: float = 10.0
     interval: float = 1.0
+    handlers: int | HandlerPool | None = None
 
 
 class Consumer:
@@ -90,8 +98,9 @@ class Consumer:
         )
         self.plan = LanePlan(self.window, LINGER_INTERVALS * shape.interval, now)
         self.plan.may_grow = self.plan.may_retire = shape.window == "lanes"
-        self.sensors = Sensors(now, shape.interval)
+        self.sensors = Sensors(now, shape.interval, shape.handlers)
         self.spread = Spread()
+        self.gate = Gate()
         self._lane_count = 0
         self._probe: tuple[Lane, int] | None = None
         self._too_small_noticed = False
@@ -101,7 +110,7 @@ class Consumer:
     def observe(self) -> Sample:
         """Close the interval that ends with the event at hand."""
         sensors = self.sensors
-        sample = sensors.close(self.now, self.window.target)
+        sample = sensors.close(self.now, self.window.target, self._unused())
         self.spread.measured(
             sensors.slot_seconds, sensors.acks, sample.interval, sample.prefetch, sample.starved > 0
         )
@@ -118,8 +127,36 @@ class Consumer:
         self.window.retarget(prefetch, self.now)
         self._space()
 
+    def pace(self, rate: float | None, burst: float | None = None) -> None:
+        """Hand over at most ``rate`` messages/second from now on; any number with None.
+
+        In every stretch of ``T`` seconds at most ``rate * T + burst``, unless it has another rate
+        in it. Slots open no faster, so that few messages wait for their hand-over.
+        """
+        window, gate = self.window, self.gate
+        if rate is None:
+            window.bucket = gate.bucket = None
+            return
+        burst = max(1.0, BURST_SECONDS * rate) if burst is None else burst
+        if window.bucket is None or gate.bucket is None:
+            window.bucket, gate.bucket = Bucket(rate, burst), Bucket(rate, burst)
+        else:
+            window.bucket.change(rate, burst, self.now)
+            gate.bucket.change(rate, burst, self.now)
+        self._space()
+
+    def _unused(self) -> float:
+        """Share of the tokens since the last sample that nothing was waiting for."""
+        awaited = max(self.window.tokens_awaited, self.gate.tokens_awaited)
+        self.window.tokens_awaited = self.gate.tokens_awaited = 0
+        if self.gate.bucket is None:
+            return 1.0
+        tokens = self.gate.bucket.rate * (self.now - self.sensors.interval_from)
+        return max(0.0, 1 - awaited / tokens) if tokens > 0 else 1.0
+
     def _space(self) -> None:
-        spread = self.controlled
+        # What a bucket paces is spread already.
+        spread = self.controlled and self.window.bucket is None
         self.window.spacing = self.spread.spacing(self.window.target) if spread else 0.0
 
     def start_next_interval(self) -> None:
@@ -212,6 +249,7 @@ class Consumer:
     def fix(self, prefetch: float | None) -> None:
         """Stay at ``prefetch``, or at the slots there are, from now on."""
         self.controlled = False
+        self.pace(None)
         self.plan.linger = 0.0
         self.limits = None
         self.actuate(prefetch or self.window.granted)
@@ -225,6 +263,7 @@ class Consumer:
             and lanes[0].tag == self.tag
             and lanes[0].size == self.window.target
             and not self.window.held
+            and not self.gate.waiting
         )
 
     def _notice_too_small(self, prefetch: float) -> None:

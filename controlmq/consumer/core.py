@@ -7,6 +7,7 @@ seconds) and then carries out what the core asks for, in this order:
 - ``samples_due``: consumers whose interval is over, for the owner of the loop to observe and to
   answer with :meth:`Core.sampled`;
 - ``commands``: lanes to open and to cancel, notices to log; acks go out before a command;
+- ``hand_over_at``: when to take messages with :meth:`Core.hand_over` and give them to the user;
 - ``wake_at``: when to call :meth:`Core.wake`, if nothing else happens before.
 
 Nobody but the core writes to the ledger, the lanes, the windows and the sensors.
@@ -97,10 +98,13 @@ class Core(Messages):
     def cancel(self, consumer: Consumer, now: float) -> None:
         """Cancel all lanes of a consumer; its held acks follow, and open no slot any more.
 
+        Messages that it has not got yet go back to its queue.
+
         Acks of messages it still has out may come later and are sent at once.
         """
         consumer.cancelled = True
         self.consumers.pop(consumer.tag, None)
+        self._find_hand_over_at()
         lanes = consumer.lanes_to_cancel()
         self.leaving.append(consumer)
         self.commands.extend(CancelLane(lane) for lane in lanes)
@@ -112,10 +116,19 @@ class Core(Messages):
         if consumer in self.leaving:
             self.leaving.remove(consumer)
         self._give_back(consumer, now)
+        self.returns += self._forget_gated(consumer, now)
 
     def sampled(self, consumer: Consumer, now: float) -> None:
         """The owner of the loop has observed a consumer and perhaps actuated it."""
         self._take_notices(consumer)
+        self._find_hand_over_at()
+        self._attend_by(consumer, now)
+
+    def pace(self, consumer: Consumer, rate: float | None, burst: float | None, now: float) -> None:
+        """Bound what is handed over to a consumer from now on; see :meth:`Consumer.pace`."""
+        consumer.now = now
+        consumer.pace(rate, burst)
+        self._find_hand_over_at()
         self._attend_by(consumer, now)
 
     def limited(self, consumer: Consumer, limits: Limits | None, now: float) -> None:
@@ -140,6 +153,7 @@ class Core(Messages):
         for consumer in self.consumers.values():
             consumer.now = now
             consumer.fix(prefetch)
+        self._find_hand_over_at()
         self._attend_all(now)
 
     def retarget(self, consumer: Consumer, prefetch: float, now: float) -> None:

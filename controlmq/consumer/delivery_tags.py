@@ -19,12 +19,14 @@ class Ledger:
     """Delivery tags that the user has not acknowledged, and the fewest frames to do it with.
 
     ``unacked`` maps the tags of delivered messages to their lanes, in ascending order;
-    ``fetched`` has the tags that ``basic_get`` brought, which belong to no lane.
+    ``fetched`` has the tags that ``basic_get`` brought, which belong to no lane. ``gated`` are
+    those of delivered messages that the user has not got yet, in ascending order.
     """
 
     def __init__(self) -> None:
         self.unacked: dict[int, Lane] = {}
         self.fetched: set[int] = set()
+        self.gated: dict[int, Lane] = {}
         self.whole: bool | None = None
         """Whether every tag of the channel is in these books: not if messages were out when
         the channel was wrapped. None before the first message."""
@@ -36,6 +38,19 @@ class Ledger:
 
     def __contains__(self, tag: int) -> bool:
         return tag in self.unacked or tag in self.fetched
+
+    def hand_over(self, tag: int) -> None:
+        """The user gets a message that was gated."""
+        later = bool(self.unacked) and next(reversed(self.unacked)) > tag
+        self.unacked[tag] = self.gated.pop(tag)
+        if later:  # of another consumer
+            ascending = sorted(self.unacked.items())
+            self.unacked.clear()
+            self.unacked.update(ascending)
+
+    def covers_gated(self, tag: int) -> bool:
+        """Whether a frame for everything up to ``tag`` would include what the user has not got."""
+        return bool(self.gated) and (tag == 0 or next(iter(self.gated)) <= tag)
 
     def up_to(self, tag: int) -> list[int]:
         """Unacknowledged tags of lanes up to ``tag``; 0 stands for all, as in AMQP."""
@@ -55,7 +70,7 @@ class Ledger:
     def frames(self, tags: list[int], held: Iterable[int]) -> list[Ack]:
         """The frames that acknowledge ``tags`` and no other.
 
-        All tags below the oldest that must stay (unacknowledged, fetched or ``held``) go as
+        All tags below the oldest that must stay (unacknowledged, fetched, gated or ``held``) go as
         one frame with ``multiple=True``.
         """
         tags.sort()
@@ -65,6 +80,7 @@ class Ledger:
         beyond = tags[-1] + 1
         first = min(
             next(iter(self.unacked), beyond),
+            next(iter(self.gated), beyond),
             min(self.fetched, default=beyond),
             min(held, default=beyond),
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.delivery_tags import Ack, Ledger
+from controlmq.consumer.gate import Arrived
 from controlmq.consumer.lanes import Held, Lane
 
 FIRST_LONGEST_CALL_SECONDS = 0.002
@@ -32,11 +33,15 @@ class Messages:
         self.leaving: list[Consumer] = []
         """Consumers that are cancelled and still have a lane."""
         self.wake_at = math.inf
+        self.hand_over_at = math.inf
+        """When a message that is here may be handed over: :meth:`hand_over` then."""
         self.ledger = Ledger()
         self.outbox: list[int] = []
         """Tags whose acks have been released and not been taken yet."""
         self.verbatim: list[Ack] = []
         """Acks to send as the user gave them, after those of the outbox."""
+        self.returns: list[int] = []
+        """Tags of messages that nobody has got and that go back to their queues, before any ack."""
         self.longest_call = FIRST_LONGEST_CALL_SECONDS
         """Seconds: the longest call of the user's code lately."""
         self._transaction: list[int] | None = None
@@ -57,8 +62,45 @@ class Messages:
         if self.longest_call > LONG_CALL_SHARE * window.max_hold:
             self.give_back_all(now)
 
+    def arrived(self, lane: Lane, tag: int, now: float, message: Any) -> None:
+        """A message of ``lane`` is here, and waits for :meth:`hand_over`, which returns it."""
+        self.ledger.gated[tag] = lane
+        lane.received += 1
+        consumer = lane.consumer
+        consumer.sensors.delivered(now, 0, gated=True)
+        consumer.gate.waiting.append(Arrived(tag, lane, now, message))
+        window = consumer.window
+        if window.idle:
+            window.wake(now)
+        if lane.retiring and lane.received - lane.settled == lane.size:
+            self._attend_by(consumer, now)
+        self.hand_over_at = min(self.hand_over_at, consumer.gate.ready_at)
+
+    def hand_over(self, consumer: Consumer, now: float) -> Any:
+        """The next message to hand over to the user now, which counts as delivered; or None."""
+        gate, window = consumer.gate, consumer.window
+        arrived = gate.take(now)
+        self._find_hand_over_at()
+        if arrived is None:
+            return None
+        self.ledger.hand_over(arrived.tag)
+        consumer.sensors.handed_over(now)
+        if window.bucket is not None:
+            surplus = gate.surplus(now, consumer.sensors.turnaround.usual)
+            if surplus:
+                window.bucket.take(now, surplus)
+        if self.longest_call > LONG_CALL_SHARE * window.max_hold:
+            self.give_back_all(now)
+        return arrived.message
+
+    def _find_hand_over_at(self) -> None:
+        gates = (each.gate.ready_at for each in self.consumers.values())
+        self.hand_over_at = min(gates, default=math.inf)
+
     def calling(self, consumer: Consumer, now: float) -> None:
         """The user's code is about to get a message that was delivered before."""
+        consumer.gate.count(consumer.sensors.active_at, now)
+        consumer.sensors.calling(now)
         if self.longest_call > LONG_CALL_SHARE * consumer.window.max_hold:
             self.give_back_all(now)
 
@@ -69,7 +111,8 @@ class Messages:
 
     def returned(self, consumer: Consumer, since: float, now: float) -> None:
         """The user's code, called with a message of ``consumer`` at ``since``, has returned."""
-        consumer.sensors.active_at = now
+        sensors = consumer.sensors
+        sensors.active_at, sensors.in_call = now, False
         self.longest_call = max(now - since, LONGEST_CALL_FADES_TO * self.longest_call)
 
     def fetched(self, tag: int) -> None:
@@ -89,7 +132,7 @@ class Messages:
             consumer = lane.consumer
             window = consumer.window
             shaped = window.held or window.spacing or window.granted != window.target
-            if shaped or lane.retiring or lane.cancelled:
+            if shaped or window.bucket is not None or lane.retiring or lane.cancelled:
                 window.hold(tag, lane, now)
                 consumer.sensors.settled(window.held, now)
                 self._release(consumer, now)
@@ -106,8 +149,8 @@ class Messages:
             self.give_back_all(now)
             self.verbatim.append(Ack(tag, False))
 
-    def rejected(self, tag: int, multiple: bool, now: float) -> int:
-        """The user refused ``tag``, or everything up to it: the tag to put on the wire.
+    def rejected(self, tag: int, multiple: bool, now: float) -> Sequence[Ack]:
+        """The user refused ``tag``, or everything up to it: what to put on the wire.
 
         Refusals are never held.
         """
@@ -125,10 +168,14 @@ class Messages:
             self._transaction += tags
         else:
             self._settle(tags, now)
-        return sent
+        if multiple and ledger.covers_gated(sent):
+            return [Ack(each, False) for each in sorted([*tags, *fetched])]
+        return (Ack(sent, multiple),)
 
     def recovered(self, now: float) -> None:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
+        for consumer in self.consumers.values():
+            self._forget_gated(consumer, now)
         self._settle(list(self.ledger.unacked), now)
         self.ledger.fetched.clear()
         # Acks may overtake the request, so none may stand for several from now on.
@@ -142,6 +189,11 @@ class Messages:
         frames = self.ledger.frames(tags, self._held_tags()) if tags else []
         verbatim, self.verbatim = self.verbatim, []
         return frames + verbatim
+
+    def take_returns(self) -> list[int]:
+        """The tags to give back to their queues now."""
+        tags, self.returns = self.returns, []
+        return tags
 
     def give_back_all(self, now: float) -> None:
         """Release all held acks of the channel."""
@@ -226,14 +278,18 @@ class Messages:
         ledger = self.ledger
         tags = ledger.up_to(tag) if multiple else [tag]
         self._transaction += [each for each in tags if each in ledger.unacked]
-        ledger.fetched.difference_update(ledger.fetched_up_to(tag) if multiple else [tag])
-        self.verbatim.append(Ack(tag, multiple))
+        fetched = ledger.fetched_up_to(tag) if multiple else [tag]
+        if multiple and ledger.covers_gated(tag):
+            self.verbatim += [Ack(each, False) for each in sorted([*tags, *fetched])]
+        else:
+            self.verbatim.append(Ack(tag, multiple))
+        ledger.fetched.difference_update(fetched)
 
     def _ack_up_to(self, tag: int, now: float) -> None:
         ledger = self.ledger
         tags = ledger.up_to(tag)
         fetched = ledger.fetched_up_to(tag)
-        if not ledger.whole or not (tags or fetched):
+        if not ledger.covers_gated(tag) and not (ledger.whole and (tags or fetched)):
             # Also for messages that are not in our books: as the user gave it.
             self.give_back_all(now)
             ledger.fetched.difference_update(fetched)
@@ -273,6 +329,18 @@ class Messages:
             consumer.sensors.released(int(not lane.cancelled), window.held, now)
             if lane.cancelled:
                 self._attend_by(consumer, now)  # a slot that a new lane may take
+
+    def _forget_gated(self, consumer: Consumer, now: float) -> list[int]:
+        """What has not been handed over is no longer unacknowledged at the broker."""
+        forgotten = [*consumer.gate.waiting]
+        consumer.gate.waiting.clear()
+        for tag, lane, _, _ in forgotten:
+            del self.ledger.gated[tag]
+            consumer.sensors.forgotten(now)
+            consumer.window.settled(lane)
+            consumer.sensors.released(int(not lane.cancelled), consumer.window.held, now)
+        self._find_hand_over_at()
+        return [each.tag for each in forgotten]
 
     def _held_tags(self) -> list[int]:
         consumers = [*self.consumers.values(), *self.leaving]

@@ -10,12 +10,22 @@ than usual while the consumer waits is overdue. A slow network, a busy broker or
 takes the processor away make slots overdue too, but a queue with messages soon fills them all.
 So a consumer counts as starved once at least one slot has been continuously overdue for a
 while. The same holds for a program that lets its connection wait while it does something else.
+
+A message that the consumer waited for shows the turnaround itself. One that came to a busy
+consumer shows the turnaround and its time in the buffer together, so the buffer time is what is
+left without the turnaround that was seen last.
+
+Handlers run inside the client's calls if acks come during a call; then a call is a running
+handler. If acks come outside of calls, the calls hand messages on, to a pool or to tasks: every
+message handed over and not settled is with a handler, or waits for one if there are more of them
+than handlers.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from typing import NamedTuple, Protocol
 
 from controlmq.loop import Sample
 
@@ -45,6 +55,9 @@ FIRST_TURNAROUND_SECONDS = 0.5
 LONGEST_STEP_INTERVALS = 1.3
 """An interval longer than this many nominal ones is not counted as one step."""
 
+SAMPLES_REMEMBERED = 10
+"""Samples of which the most messages at once are the number of handlers, if it was not given."""
+
 SPAN_SECONDS = 10.0
 """Seconds over which one lowest turnaround is taken."""
 
@@ -53,6 +66,24 @@ SPANS_REMEMBERED = 6
 
 SPAN_MESSAGES = 100
 """A span does not end before this many messages were waited for: a dry queue shows nothing."""
+
+
+class PoolTotals(NamedTuple):
+    """What a pool of handlers did since it was made: seconds, summed over messages."""
+
+    running: float
+    waiting: float
+
+
+class HandlerPool(Protocol):
+    """A pool of handlers that knows when each message starts and ends in it."""
+
+    @property
+    def size(self) -> int:
+        """Handlers that may run at once."""
+
+    def totals(self) -> PoolTotals:
+        """What they did up to now."""
 
 
 class Turnaround:
@@ -90,10 +121,18 @@ class Sensors:
     ``slot_seconds`` and ``acks`` are those of the interval closed last: open slots added up over
     time, and acks given by handlers. The areas are added up in each method, not in a method of
     their own, because these run for every message.
+
+    ``handlers`` is their number or the pool they run in, if the user has said so.
     """
 
-    def __init__(self, now: float, interval: float) -> None:
+    def __init__(
+        self, now: float, interval: float, handlers: int | HandlerPool | None = None
+    ) -> None:
         self.nominal_interval = interval
+        self._pool = None if handlers is None or isinstance(handlers, int) else handlers
+        self._pool_before = PoolTotals(0.0, 0.0) if self._pool is None else self._pool.totals()
+        self._given = handlers if isinstance(handlers, int) else 0
+        self._most_running = float(self._given or math.inf)
         self.arrivals = 0
         self.active_at = now
         """When the last delivery was done with; only from then on is the consumer waiting."""
@@ -107,16 +146,39 @@ class Sensors:
         self._changed_at = now
         self._open_area = 0.0
         self._handler_area = 0.0
+        self._waiting_area = 0.0
         self._held_area = 0.0
-        self._left_behind = 0
+        self._gated = 0
+        self._gated_area = 0.0
         self._handled = 0
+        self.in_call = False
+        """Whether the user's code is being called with a message."""
+        self._call_from = now
+        """When the last call began, or up to when it is added up."""
+        self._call_seconds = 0.0
+        self._left_behind = 0
+        """Messages that waited at the client when the call began."""
+        self._left_seconds = 0.0
+        self._handled_in_calls = 0
+        self._inline = False
+        self._busy_from = now
+        """When the last message came that the consumer waited for."""
+        self._buffer_seconds = 0.0
+        self._turnaround = 0.0
+        self._turnaround_seconds = 0.0
+        self._turnarounds = 0
+        self._late_seconds, self._late = 0.0, 0
+        """Turnarounds of late messages, before it is known whether the queue was dry."""
+        self._shortest = math.inf
+        self._most_at_once = 0
+        self._recent_most: deque[int] = deque(maxlen=SAMPLES_REMEMBERED)
         self._starved = 0.0
         self._overdue_from: float | None = None
         """Since when there has always been an overdue slot, as far as seen."""
         self._overdue_to = now
         self._overdue_seconds = 0.0
         """Seconds of that in this interval, before it is known to be starvation."""
-        self._interval_from = now
+        self.interval_from = now
         self._number = -1
         self._before = 0
 
@@ -125,23 +187,80 @@ class Sensors:
         """Messages delivered since the start."""
         return self._before + self.arrivals
 
-    def delivered(self, now: float, buffered: int) -> None:
-        """A message is handed over, and ``buffered`` more wait behind it."""
-        self.arrivals += 1
-        self._left_behind += buffered
+    def delivered(self, now: float, buffered: int, *, gated: bool = False) -> None:
+        """A message comes, and is handed over or ``gated``; ``buffered`` more wait behind it."""
         elapsed = now - self._changed_at
         self._changed_at = now
         self._open_area += self._open * elapsed
         self._handler_area += self._in_handler * elapsed
+        if self._in_handler > self._most_running:
+            self._waiting_area += (self._in_handler - self._most_running) * elapsed
         self._held_area += self._held * elapsed
-        self._in_handler += 1
+        if self._gated:
+            self._gated_area += self._gated * elapsed
+        if gated:
+            self._gated += 1
+        else:
+            self.arrivals += 1
+            self._in_handler += 1
+            if self._in_handler > self._most_at_once:
+                self._most_at_once = self._in_handler
+            seconds = self.active_at - self._call_from
+            if seconds > 0:  # of the call before
+                self._call_seconds += seconds
+                self._left_seconds += self._left_behind * seconds
+            self._call_from, self._left_behind = now, buffered
+            self.in_call = True
         released = self._slots.popleft() if self._slots else now
+        taken = now - released
+        if taken < self._shortest:
+            self._shortest = taken
         if now - self.active_at > WAITING_AFTER_SECONDS:
-            self._waited(released, now)
-            self.turnaround.measured(now - released, now)
-        elif self.turnaround.usual == FIRST_TURNAROUND_SECONDS:
-            # A first message that came too soon to be waited for is better than a guess.
-            self.turnaround.measured(now - released, now)
+            self._busy_from = now
+            starved = self._waited(released, now)
+            self._late_seconds += taken
+            self._late += 1
+            if self._overdue_from is None:  # none of them was late because the queue was dry
+                self._turnaround_seconds += self._late_seconds
+                self._turnarounds += self._late
+                self._turnaround = self._turnaround or taken
+            if self._overdue_from is None or starved:
+                self._late_seconds, self._late = 0.0, 0
+            self.turnaround.measured(taken, now)
+        else:
+            # It has not been here for longer than the consumer has been busy.
+            self._buffer_seconds += min(taken - self._turnaround, now - self._busy_from)
+            if self.turnaround.usual == FIRST_TURNAROUND_SECONDS:
+                # A first message that came too soon to be waited for is better than a guess.
+                self.turnaround.measured(taken, now)
+
+    def handed_over(self, now: float) -> None:
+        """A message that has waited is handed over."""
+        self.released(0, self._held, now)
+        self.arrivals += 1
+        self._gated -= 1
+        self._in_handler += 1
+        self._most_at_once = max(self._most_at_once, self._in_handler)
+        self.calling(now)
+
+    def forgotten(self, now: float) -> None:
+        """A message that has waited is not handed over: its slot is no longer open."""
+        self.released(0, self._held, now)
+        self._gated -= 1
+        self._open -= 1
+
+    def calling(self, now: float) -> None:
+        """The user's code gets a message that was delivered before, and works on it."""
+        self._add_call(now)
+        self._call_from, self._left_behind = now, 0
+        self.in_call = True
+
+    def _add_call(self, now: float) -> None:
+        """Add up the last call, until it returned or until now."""
+        seconds = (now if self.in_call else self.active_at) - self._call_from
+        self._call_seconds += seconds
+        self._left_seconds += self._left_behind * seconds
+        self._call_from += seconds
 
     def settled(self, held: int, now: float) -> None:
         """The handler acknowledged or rejected a message: its slot is no longer open.
@@ -152,11 +271,17 @@ class Sensors:
         self._changed_at = now
         self._open_area += self._open * elapsed
         self._handler_area += self._in_handler * elapsed
+        if self._in_handler > self._most_running:
+            self._waiting_area += (self._in_handler - self._most_running) * elapsed
         self._held_area += self._held * elapsed
+        if self._gated:
+            self._gated_area += self._gated * elapsed
         self._held = held
         self._in_handler -= 1
         self._open -= 1
         self._handled += 1
+        if self.in_call:
+            self._handled_in_calls += 1
 
     def reopened(self, now: float) -> None:
         """The handler acknowledged a message, and its slot is open again at once."""
@@ -164,9 +289,15 @@ class Sensors:
         self._changed_at = now
         self._open_area += self._open * elapsed
         self._handler_area += self._in_handler * elapsed
+        if self._in_handler > self._most_running:
+            self._waiting_area += (self._in_handler - self._most_running) * elapsed
         self._held_area += self._held * elapsed
+        if self._gated:
+            self._gated_area += self._gated * elapsed
         self._in_handler -= 1
         self._handled += 1
+        if self.in_call:
+            self._handled_in_calls += 1
         self._slots.append(now)
 
     def released(self, slots: int, held: int, now: float) -> None:
@@ -176,7 +307,10 @@ class Sensors:
             self._changed_at = now
             self._open_area += self._open * elapsed
             self._handler_area += self._in_handler * elapsed
+            if self._in_handler > self._most_running:
+                self._waiting_area += (self._in_handler - self._most_running) * elapsed
             self._held_area += self._held * elapsed
+            self._gated_area += self._gated * elapsed
         self._held = held
         if slots == 1:
             self._slots.append(now)
@@ -193,22 +327,29 @@ class Sensors:
 
     def dry_since(self, now: float) -> float | None:
         """Since when a slot has been overdue while we wait for messages; None if none is."""
-        if not self._slots:
+        if not self._slots or self.in_call:
             return None
         since = max(self._slots[0] + self.turnaround.late_after, self.active_at)
         return since if now > since else None
 
-    def close(self, now: float, prefetch: float) -> Sample:
-        """The interval that ends now."""
-        if self._slots and now - self.active_at > WAITING_AFTER_SECONDS:
+    def close(self, now: float, prefetch: float, unused: float = 1.0) -> Sample:
+        """The interval that ends now; ``unused`` is the share of tokens that nothing awaited."""
+        waits = not self.in_call and now - self.active_at > WAITING_AFTER_SECONDS
+        if self._slots and waits:
             self._waited(self._slots[0], now)
         self.released(0, self._held, now)
-        interval = max(now - self._interval_from, 1e-9)
+        interval = max(now - self.interval_from, 1e-9)
         # An interval that was drawn out leaves a gap in the numbers, so that what was counted
         # over more than one interval is not taken for one step.
         length = interval / self.nominal_interval
         self._number += 1 if length <= LONGEST_STEP_INTERVALS else max(2, round(length))
-        buffered = self._left_behind / self.arrivals if self.arrivals else 0.0
+        self._add_call(now)
+        if self._turnarounds:
+            self._turnaround = self._turnaround_seconds / self._turnarounds
+        elif self._shortest < self._turnaround:
+            self._turnaround = self._shortest
+        handlers, running, waiting = self._handlers_seen()
+        buffered = max(self._buffer_seconds, self._left_seconds, 0.0) + self._gated_area
         sample = Sample(
             number=self._number,
             time=now,
@@ -216,36 +357,67 @@ class Sensors:
             prefetch=prefetch,
             arrivals=self.arrivals,
             starved=min(1.0, self._starved / interval),
-            in_flight=(self._handler_area + self._held_area) / interval + buffered,
-            handler_time=self._handler_area / self._handled if self._handled else 0.0,
-            buffer_time=buffered * interval / self.arrivals if self.arrivals else 0.0,
+            in_flight=(self._handler_area + self._held_area + buffered) / interval,
+            handler_time=max(self._handler_area - waiting, 0.0) / self._handled
+            if self._handled
+            else 0.0,
+            buffer_time=(buffered + waiting) / self.arrivals if self.arrivals else 0.0,
             held=self._held_area / interval,
+            handlers=handlers,
+            busy=min(running / (handlers * interval), 1.0),
+            turnaround=self._turnaround,
+            gated=self._gated_area / interval,
+            unused=unused,
         )
         self.slot_seconds, self.acks = self._open_area, self._handled
         self._before += self.arrivals
-        self.arrivals = self._handled = self._left_behind = 0
-        self._open_area = self._handler_area = self._held_area = 0.0
+        self.arrivals = self._handled = self._handled_in_calls = self._turnarounds = 0
+        self._open_area = self._handler_area = self._waiting_area = self._held_area = 0.0
+        self._gated_area = 0.0
+        self._call_seconds = self._left_seconds = 0.0
+        self._buffer_seconds = self._turnaround_seconds = 0.0
+        self._shortest = math.inf
         self._starved = self._overdue_seconds = 0.0
-        self._interval_from = now
+        self.interval_from = now
         return sample
 
-    def _waited(self, released: float, now: float) -> None:
-        """The consumer waited until now, for the slot released then and perhaps for others."""
+    def _handlers_seen(self) -> tuple[int, float, float]:
+        """How many handlers there are, and seconds in them and before them, over all messages."""
+        self._recent_most.append(self._most_at_once)
+        self._most_at_once = self._in_handler
+        if self._pool is not None:
+            before, self._pool_before = self._pool_before, self._pool.totals()
+            after = self._pool_before
+            return self._pool.size, after.running - before.running, after.waiting - before.waiting
+        if self._handled:
+            self._inline = 2 * self._handled_in_calls > self._handled
+        if self._inline:
+            return 1, self._call_seconds, 0.0
+        handlers = self._given or max(*self._recent_most, 1)
+        return handlers, self._handler_area - self._waiting_area, self._waiting_area
+
+    def _waited(self, released: float, now: float) -> bool:
+        """Note that the consumer waited until now, for the slot released then and maybe others.
+
+        Returns whether it waited because it is starved.
+        """
         late_from = released + self.turnaround.late_after
         overdue_from = max(late_from, self.active_at)
         if late_from >= self._overdue_to or overdue_from >= now:
             self._overdue_from = None
             self._overdue_seconds = 0.0
         if overdue_from >= now:
-            return
+            return False
         if self._overdue_from is None:
             self._overdue_from = overdue_from
         self._overdue_to = now
-        self._overdue_seconds += now - max(overdue_from, self._interval_from)
+        self._overdue_seconds += now - max(overdue_from, self.interval_from)
         enough = max(
             STARVED_AFTER_TURNAROUNDS * self.turnaround.usual,
             STARVED_AFTER_INTERVALS * self.nominal_interval,
         )
-        if now - self._overdue_from > enough:
+        starved = now - self._overdue_from > enough
+        if starved:
             self._starved += self._overdue_seconds
             self._overdue_seconds = 0.0
+        return starved

@@ -13,7 +13,8 @@ With a target below 1 the same rule paces every message: 1 slot until the messag
 then 0 until ``E`` is back at 0, which makes a rate of ``target`` times that of prefetch 1.
 
 Where ``spacing`` is set (:mod:`controlmq.consumer.spread`), the acks that open slots also keep
-that distance from each other. ``simulator.engine.window`` is the same law, compiled.
+that distance from each other; where there is a ``bucket``, each of them takes a token of it.
+``simulator.engine.window`` is the same law, compiled.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
+from controlmq.consumer.bucket import Bucket
 from controlmq.consumer.lanes import Held, Lane
 
 if TYPE_CHECKING:
@@ -62,8 +64,12 @@ class Window:
         """Whether the queue is dry: nothing is held then, and ``E`` stands still."""
         self.spacing = 0.0
         """Seconds between two acks that open a slot each; 0 for none."""
+        self.bucket: Bucket | None = None
+        """Says when an ack may open a slot, where the rate is bounded."""
+        self.tokens_awaited = 0
+        """Tokens that an ack was waiting for when the bucket got them."""
         self.spaced = False
-        """Whether an ack that may go by the number of slots waits for its distance."""
+        """Whether an ack that may go by the number of slots waits for its distance or token."""
         self._next_release = now
         self._waiting: deque[Held] = deque()
         self._kept = 0
@@ -152,11 +158,18 @@ class Window:
             keep = 0
         self.spaced = False
         while len(waiting) > keep and waiting:
-            if self.spacing and not self.idle:
-                if now < self._next_release and len(waiting) <= most:
+            if (self.spacing or self.bucket is not None) and not self.idle:
+                early = self.spacing and now < self._next_release
+                if self.bucket is not None:
+                    early = early or now < self.bucket.ready_at
+                if early and len(waiting) <= most:
                     self.spaced = True
                     break
-                self._space(now)
+                if self.spacing:
+                    self._space(now)
+                if self.bucket is not None:
+                    self.tokens_awaited += self.bucket.ready_at > waiting[0].since
+                    self.bucket.take(now)
             released.append(waiting.popleft())
         while waiting and now >= waiting[0].since + self.max_hold:
             released.append(waiting.popleft())
@@ -189,7 +202,10 @@ class Window:
             return math.inf
         due = self._waiting[0].since + self.max_hold
         if self.spaced:
-            return min(due, max(now, self._next_release))
+            opens_at = self._next_release if self.spacing else now
+            if self.bucket is not None:
+                opens_at = max(opens_at, self.bucket.ready_at)
+            return min(due, max(now, opens_at))
         if self._fraction and self.error < 0 and self.granted - self.held < self._ceil:
             return min(due, now - self.error / self._fraction)
         return due

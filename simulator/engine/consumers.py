@@ -8,6 +8,7 @@ from simulator.engine.factors import factor_at
 from simulator.engine.latency_bins import BINS, bin_of
 from simulator.engine.links import answer, emit, leave_link, new_message
 from simulator.engine.messages import AT_BROKER, FREE, NONE, append, put_first, take_first
+from simulator.engine.pacing import count_start, starts_at
 from simulator.engine.rows import COVERED, DONE, ON_RECEIPT, RETURN, SETTLE
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
@@ -23,6 +24,9 @@ def receive(state: SimulationState, consumer: int, now: float) -> int:
         lose(state, consumer, message)
         return NONE
     row = state.pool[message]
+    if row.since >= 0.0:
+        client.turnaround_time += now - row.since
+        client.turnarounds += 1
     row.since = now
     if client.acknowledge == ON_RECEIPT:
         receipt = take_first(state, FREE)
@@ -45,16 +49,21 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
     """Let a handler start on the first message of the buffer, or be idle if there is none."""
     worker = state.handlers[handler]
     client = state.consumers[worker.consumer]
-    if state.lines[client.buffer_line].length == 0:
+    buffer = state.lines[client.buffer_line]
+    if buffer.length == 0 or now < starts_at(state, worker.consumer):
         worker.message = NONE
         worker.next_idle = client.idle
         client.idle = handler
         set_timer(state, worker.slot, NEVER)
+        await_token(state, worker.consumer, now)
         return
     message = take_first(state, client.buffer_line)
     row = state.pool[message]
     client.arrivals += 1
     client.buffer_time += now - row.since
+    if client.pace > 0.0:
+        count_start(state, worker.consumer, buffer.length, row.since, now)
+    await_token(state, worker.consumer, now)
     note_latency(state, message, now)
     worker.message = message
     worker.work = draw(state, client.work)
@@ -63,6 +72,26 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
     end = now + worker.work + client.overhead
     client.busy_time += end - now
     set_timer(state, worker.slot, end)
+
+
+@compiled
+def await_token(state: SimulationState, consumer: int, now: float) -> None:
+    """Set the timer for the next start, if a handler is idle although messages wait."""
+    client = state.consumers[consumer]
+    if client.idle != NONE and state.lines[client.buffer_line].length > 0:
+        set_timer(state, client.start_slot, max(now, starts_at(state, consumer)))
+
+
+@called
+def start_next(state: SimulationState, consumer: int) -> int:
+    """The idle handler that may start on a message that has waited for a token, or NONE."""
+    client = state.consumers[consumer]
+    set_timer(state, client.start_slot, NEVER)
+    handler = client.idle
+    if handler == NONE or state.lines[client.buffer_line].length == 0:
+        return NONE
+    client.idle = state.handlers[handler].next_idle
+    return handler  # type: ignore[no-any-return]
 
 
 @compiled

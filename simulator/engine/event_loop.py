@@ -18,6 +18,7 @@ from simulator.engine.compiled import compiled, entry_point, source_stamp
 from simulator.engine.hiding import appear
 from simulator.engine.links import leave_link, reach
 from simulator.engine.messages import AT_BROKER, FREE, NONE, put_first, take_first
+from simulator.engine.pacing import change_pace
 from simulator.engine.processes import begin, to_broker, worked
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, ROOT
@@ -91,11 +92,15 @@ def change_consumer(state: SimulationState, consumer: int, now: float) -> int:
     """Put a consumer's wanted settings in force; returns it if that changes its window."""
     client = state.consumers[consumer]
     unchanged = client.wanted_prefetch == client.prefetch and client.wanted == client.active
-    if unchanged and client.wanted_spacing == client.spacing:
+    paced = client.wanted_pace == client.pace and client.wanted_early == client.early
+    if unchanged and paced and client.wanted_spacing == client.spacing:
         return NONE
     if client.wanted and not client.active and client.crash_slot != NONE:
         consumers.live(state, consumer, now)
+    if not paced:
+        change_pace(state, consumer, now)
     window.change_window(state, consumer, now)
+    consumers.await_token(state, consumer, now)
     consumers.answer_batch(state, consumer, now)
     return consumer
 
@@ -169,6 +174,8 @@ def _build(stamp: int) -> Callable[[SimulationState, float], int]:
                 elif slot.event == rows.RELEASE:
                     window.account(state, entity, now)
                     window.release(state, entity, now)
+                elif slot.event == rows.START:
+                    serving = consumers.start_next(state, entity)
                 elif slot.event == rows.REACH:
                     port = state.ports[entity]
                     reach(state, entity, leave_link(state, port.line, port.slot))

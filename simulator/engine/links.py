@@ -45,6 +45,7 @@ def send_down(state: SimulationState, consumer: int, message: int, now: float) -
 def answer(state: SimulationState, consumer: int, message: int, now: float) -> None:
     """Send a consumer's answer for a message to the broker."""
     client = state.consumers[consumer]
+    state.pool[message].since = now
     arrival = now + client.delay + draw_if_any(state, client.up_jitter)
     client.up_last = max(client.up_last, arrival)
     enter_link(state, client.up_line, client.up_slot, message, client.up_last)

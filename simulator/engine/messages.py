@@ -28,7 +28,8 @@ AT_BROKER = 1
 MESSAGE = np.dtype(
     [
         ("due", np.float64),  # seconds: when it leaves the line it is in, if the line is a link
-        ("since", np.float64),  # seconds: when it reached its consumer
+        ("since", np.float64),  # seconds: when it reached its consumer; before, when its slot was
+        # released, or negative; after, when its answer was sent
         ("published", np.float64),  # seconds: when it was sent first
         ("origin", np.float64),  # seconds: when the first message of its chain was sent
         ("expires", np.float64),  # seconds: when it expires in its queue

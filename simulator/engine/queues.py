@@ -177,6 +177,8 @@ def settle(state: SimulationState, message: int, now: float) -> None:
     client = state.consumers[row.consumer]
     queue = state.queues[row.queue]
     client.in_flight -= 1
+    client.slot_at = now
+    client.slot_released = row.since
     if queue.visibility < NEVER and not answered(state, message):
         return
     if row.outcome <= COVERED:
@@ -216,6 +218,7 @@ def hand_over(state: SimulationState, message: int, consumer: int, now: float) -
     client = state.consumers[consumer]
     queue = state.queues[client.queue]
     row.consumer = consumer
+    row.since = client.slot_released if client.slot_at == now else -1.0
     client.delivered += 1
     queue.delivered += 1
     if client.acknowledge == AUTOMATIC:

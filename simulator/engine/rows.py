@@ -19,7 +19,8 @@ import numpy as np
     WORKED,  # a process of the broker has finished a job
     WRITTEN,  # the disk has finished a write
     APPEAR,  # a visibility timeout ends
-) = range(14)
+    START,  # a handler may start on a message that has waited for a token
+) = range(15)
 """What a timer means when it is due."""
 
 ROUTE, ENTER, SEND, SETTLE, STORED = range(5)
@@ -212,12 +213,20 @@ CONSUMER = np.dtype(
         ("error", np.float64),  # slot-seconds by which open slots were below the prefetch
         ("spacing", np.float64),  # seconds between acknowledgements that open slots, or 0
         ("next_release", np.float64),  # when the next of them may be sent
+        ("pace", np.float64),  # messages/second that its buckets allow, or 0 for any number
+        ("early", np.float64),  # seconds by which the burst lets a token be taken earlier
+        ("openings_full_at", np.float64),  # when the bucket of acks that open slots is full
+        ("starts_full_at", np.float64),  # when the bucket of handlers that start is full
         ("dry_since", np.float64),  # when it last became starved
         ("since", np.float64),  # up to when the times below are added up
         ("in_flight_time", np.float64),  # since the start, like those below
         ("held_time", np.float64),  # summed over held acknowledgements
         ("open_time", np.float64),  # summed over open slots
         *_each(np.float64, "starved_time", "work_time", "buffer_time"),
+        ("turnaround_time", np.float64),  # summed over messages whose slot was filled at once
+        ("turnarounds", np.int64),  # these messages
+        ("slot_at", np.float64),  # when an answer last made room in its window at the broker
+        ("slot_released", np.float64),  # when that answer was sent
         ("busy_time", np.float64),  # of its handlers, up to the end of what they work on
         *_each(np.int64, "delivered", "acknowledged", "arrivals", "finished"),
         ("given", np.int64),  # acknowledgements, held ones included
@@ -227,6 +236,12 @@ CONSUMER = np.dtype(
         # fields that few messages need
         ("wanted_prefetch", np.float64),
         ("wanted_spacing", np.float64),
+        *_each(np.float64, "wanted_pace", "wanted_early"),
+        *_each(np.int64, "openings_awaited", "starts_awaited"),  # tokens that something waited for
+        ("gated_time", np.float64),  # summed over messages that waited for a token
+        ("least_since", np.float64),  # since when the next is the fewest, or negative
+        ("least_waiting", np.int64),  # messages in the buffer when a handler started
+        ("start_slot", np.int32),
         *_each(np.int32, "first_handler", "handlers", "first_phase"),
         ("multiple", np.bool_),
         ("on_failure", np.int8),

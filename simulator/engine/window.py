@@ -7,7 +7,8 @@ the slots of the broker less the acks held, and the mean of them over time is ``
     error = integral of u - clamp(open slots, floor(u), ceil(u)) over time, except while starved
 
 An ack is held while the error is negative and no more than ``ceil(u) - floor(u)`` are held.
-Where ``spacing`` is set, the acks that open slots also keep that distance from each other. After
+Where ``spacing`` is set, the acks that open slots also keep that distance from each other; where
+``pace`` is set, each of them takes a token (:mod:`simulator.engine.pacing`). After
 the prefetch dropped, acks of surplus slots go at once and open none. With a whole prefetch and
 no spacing nothing is ever held.
 
@@ -23,6 +24,7 @@ from simulator.engine.compiled import called, compiled
 from simulator.engine.draws import uniform
 from simulator.engine.links import answer
 from simulator.engine.messages import NONE, append, take_first
+from simulator.engine.pacing import count_opening, opens_at
 from simulator.engine.rows import AUTOMATIC
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
@@ -75,7 +77,7 @@ def give(state: SimulationState, consumer: int, message: int, now: float) -> Non
     """Take a handler's ack of a message; send it, or hold it until the window lets it go."""
     client = state.consumers[consumer]
     client.given += 1
-    whole = client.low == client.high and client.spacing == 0.0
+    whole = client.low == client.high and client.spacing == 0.0 and client.pace == 0.0
     if whole or not client.active:
         answer(state, consumer, message, now)
     else:
@@ -90,6 +92,7 @@ def hold(state: SimulationState, consumer: int, message: int, now: float) -> Non
     if client.in_flight > client.high:
         answer(state, consumer, message, now)
         return
+    state.pool[message].since = now
     append(state, client.held_line, message)
     release(state, consumer, now)
 
@@ -105,13 +108,16 @@ def release(state: SimulationState, consumer: int, now: float) -> None:
         keep = client.high - client.low
     client.spaced = False
     while held.length > keep:
-        if client.spacing > 0.0 and client.active and not dry:
-            if now < client.next_release and held.length <= MAX_HELD:
+        if (client.spacing > 0.0 or client.pace > 0.0) and client.active and not dry:
+            if now < opens_at(state, consumer) and held.length <= MAX_HELD:
                 client.spaced = True
                 break
-            made_up = max(MADE_UP_ACKS * client.spacing, MADE_UP_SECONDS)
-            due = max(client.next_release, now - made_up)
-            client.next_release = min(due, now) + client.spacing
+            if client.spacing > 0.0:
+                made_up = max(MADE_UP_ACKS * client.spacing, MADE_UP_SECONDS)
+                due = max(client.next_release, now - made_up)
+                client.next_release = min(due, now) + client.spacing
+            if client.pace > 0.0:
+                count_opening(state, consumer, state.pool[held.first].since, now)
         answer(state, consumer, take_first(state, client.held_line), now)
     due = NEVER
     if held.length > 0:
@@ -119,7 +125,7 @@ def release(state: SimulationState, consumer: int, now: float) -> None:
         if client.starved:
             due = min(due, client.dry_since + IDLE_AFTER_SECONDS)
         elif client.spaced:
-            due = min(due, client.next_release)
+            due = min(due, opens_at(state, consumer))
         elif client.error < 0.0:
             due = min(due, now - client.error / (client.prefetch - client.low))
     if due != when(state, client.release_slot):

@@ -46,7 +46,7 @@ def samples(
         now += WORK
         sensors.settled(0, now)
         sensors.released(1, 0, now)
-        sensors.active_at = now
+        sensors.active_at, sensors.in_call = now, False
         heapq.heappush(due, arrive(now + TURNAROUND))
     return taken
 
@@ -139,6 +139,97 @@ def test_a_queue_that_answers_at_once_is_dry_soon_after_its_last_message() -> No
         sensors.delivered(now, 0)
         sensors.settled(0, now)
         sensors.released(1, 0, now)
-        sensors.active_at = now
+        sensors.active_at, sensors.in_call = now, False
     sensors.close(0.2, 1.0)
     assert sensors.close(0.4, 1.0).starved == pytest.approx(1.0)
+
+
+def test_an_inline_handler_is_busy_for_as_long_as_its_calls_take() -> None:
+    for sample in samples(2, lambda due: due)[2:]:
+        assert sample.handlers == 1
+        # Two slots, each once in a turnaround and its work.
+        assert sample.busy == pytest.approx(sample.rate * WORK, rel=0.01)
+        assert sample.busy == pytest.approx(2 * WORK / (TURNAROUND + WORK), rel=0.05)
+
+
+def test_the_turnaround_is_that_of_messages_that_were_waited_for() -> None:
+    for sample in samples(2, lambda due: due)[2:]:
+        assert sample.turnaround == pytest.approx(TURNAROUND, rel=0.01)
+
+
+def test_the_turnaround_is_held_while_handlers_have_no_time_to_wait() -> None:
+    for sample in samples(40, lambda due: due)[2:]:
+        assert sample.busy == pytest.approx(1.0)
+        assert sample.turnaround == pytest.approx(TURNAROUND, rel=0.01)
+        slots = sample.rate * (sample.turnaround + sample.buffer_time + sample.handler_time)
+        assert slots == pytest.approx(40, rel=0.01)
+
+
+def test_the_turnaround_of_a_dry_queue_is_not_taken_for_one_of_the_network() -> None:
+    full = iter([True] * 500)
+    trickle = Trickle(0.1)
+    taken = samples(6, lambda due: due if next(full, False) else trickle(due), count=20)
+    assert taken[-1].turnaround == pytest.approx(TURNAROUND, rel=0.2)
+    assert taken[-1].buffer_time == pytest.approx(0.0, abs=0.001)
+
+
+def test_the_few_messages_of_an_interval_tell_how_long_they_waited() -> None:
+    sensors = Sensors(0.0, 10.0)
+    sensors.released(2, 0, 0.0)
+    sensors.delivered(0.1, 1)  # after a turnaround of 0.1 s two messages are here
+    sensors.reopened(2.1)
+    sensors.active_at, sensors.in_call = 2.1, False
+    sensors.delivered(2.1, 0)
+    sensors.reopened(4.1)
+    sensors.active_at, sensors.in_call = 4.1, False
+    sample = sensors.close(10.0, 2.0)
+    assert sample.handler_time == pytest.approx(2.0)
+    assert sample.buffer_time == pytest.approx(1.0)  # of 0 and 2 seconds
+
+
+def handed_on(handlers: int | None, at_once: int = 10, work: float = 0.1) -> Sample:
+    """A client hands ``at_once`` messages to a pool of 2 threads, again and again."""
+    sensors = Sensors(0.0, 100.0, handlers)
+    sensors.released(at_once, 0, 0.0)
+    now = 0.0
+    for _ in range(3):
+        for _ in range(at_once):
+            sensors.delivered(now, 0)
+            sensors.active_at, sensors.in_call = now, False
+        for _ in range(at_once // 2):
+            now += work
+            sensors.reopened(now)
+            sensors.reopened(now)
+    return sensors.close(now, float(at_once))
+
+
+def test_time_in_a_pool_is_not_handler_time_where_the_handlers_were_counted() -> None:
+    sample = handed_on(handlers=2)
+    assert sample.handlers == 2
+    assert sample.busy == pytest.approx(1.0)
+    assert sample.handler_time == pytest.approx(0.1)
+    assert sample.buffer_time == pytest.approx(0.2)  # of 0, 0.1, 0.2, 0.3 and 0.4 seconds
+
+
+def test_without_a_number_the_handlers_are_the_most_messages_at_once() -> None:
+    sample = handed_on(handlers=None)
+    assert sample.handlers == 10
+    assert sample.handler_time == pytest.approx(0.3)
+    assert sample.buffer_time == 0.0
+
+
+def test_acks_of_several_messages_do_not_make_several_handlers() -> None:
+    sensors = Sensors(0.0, 1.0)
+    sensors.released(4, 0, 0.0)
+    now = 0.0
+    for number in range(1, 41):
+        sensors.delivered(now, 0)
+        now += 0.01
+        if number % 4 == 0:
+            for _ in range(4):
+                sensors.reopened(now)
+        sensors.active_at, sensors.in_call = now, False
+        now += 0.01
+    sample = sensors.close(now, 4.0)
+    assert sample.handlers == 1
+    assert sample.busy == pytest.approx(0.5)

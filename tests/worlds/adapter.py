@@ -36,7 +36,10 @@ class Adapter(Books):
         given = world.circumstances
         now = world.now
         consumer = Consumer(tag, tag, target, given.shape(), now)
+        if given.at_most:
+            consumer.pace(given.at_most, given.burst)
         subscription = Subscription(consumer, queue)
+        subscription.limit_rate(given.at_most, now)
         self.subscriptions.append(subscription)
         self.open(self.core.subscribe(consumer, now), first=True)
         self.attend()
@@ -80,10 +83,19 @@ class Adapter(Books):
             self.core.retarget(subscription.consumer, target, self.world.now)
             self.attend()
 
+    def pace(self, subscription: Subscription, rate: float) -> None:
+        """The user asks for another bound."""
+        if subscription.alive and subscription.bound:
+            now = self.world.now
+            self.core.pace(subscription.consumer, rate, self.world.circumstances.burst, now)
+            subscription.limit_rate(rate, now)
+            self.attend()
+
     def fix(self, prefetch: float | None, _: Any) -> None:
         """The user takes the controller away."""
         self.core.fix(prefetch, self.world.now)
         for subscription in self.subscriptions:
+            subscription.limit_rate(0.0, self.world.now)
             if subscription.alive:
                 subscription.target = prefetch or subscription.asked
         self.attend()
@@ -160,16 +172,36 @@ class Adapter(Books):
 
     def send_acks(self) -> None:
         core = self.core
+        for tag in core.take_returns():
+            self._given_back(tag)
         if not (core.outbox or core.verbatim):
             return
         frames = core.take_acks()
         for tag, multiple in frames:
             if multiple:
+                self._check_covers_none(tag)
                 for each in [each for each in self.unanswered if each <= tag]:
                     self._sent(each)
             else:
                 self._sent(tag)
         self.world.to_broker(self.acks_at_broker, frames, self._asked())
+
+    def _given_back(self, tag: int) -> None:
+        """A message that the user has not got goes back to its queue."""
+        lane, subscription = self.gated.pop(tag)
+        if subscription.alive or lane not in self.cancelled:
+            raise Violation(f"message {tag} goes back to a consumer that would get it again")
+        subscription.asked -= 1
+        self.world.requeued += 1
+        self.world.to_broker(self.refuse_at_broker, (tag, False, True), self._asked())
+
+    def _check_covers_none(self, tag: int) -> None:
+        if self.gated and min(self.gated) <= tag:
+            raise Violation(f"a frame up to {tag} answers for what the user has not got")
+
+    def refuse_at_broker(self, refusal: tuple[int, bool, bool], asked: list[int]) -> None:
+        self.world.broker.refuse(*refusal)
+        self._limit(asked)
 
     # What the network brings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from controlmq.consumer.consumer import Consumer
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 TIMING_SECONDS = 1e-6
 """By how much rounding may make a time longer."""
 
+BOUND_ROUNDING_MESSAGES = 1e-6
+"""By how much rounding in these books may exceed a bound."""
+
 NO_LIMIT = 10**9
 """Slots of a consumer that stops: what is on its way to it goes back to its queue."""
 
@@ -24,11 +28,15 @@ class Subscription:
 
     __slots__ = (
         "alive",
+        "allowed",
         "asked",
+        "bound",
+        "burst",
         "consumer",
         "doomed",
         "held",
         "lanes",
+        "lowest",
         "max_held",
         "pace",
         "paced",
@@ -36,6 +44,7 @@ class Subscription:
         "received",
         "sampled",
         "sensors",
+        "since",
         "spacing",
         "target",
         "window",
@@ -61,6 +70,39 @@ class Subscription:
         self.spacing = 0.0
         self.pace = 0.0
         self.paced = 0
+        self.bound = 0.0
+        """Messages/second that may be handed over; 0 for any number."""
+        self.burst = 0.0
+        """The largest burst so far."""
+        self.since = 0.0
+        self.allowed = 0.0
+        """Messages that the bound has allowed up to ``since``."""
+        self.lowest = math.inf
+        """The fewest messages handed over beyond what was allowed, at any time so far."""
+
+    def limit_rate(self, bound: float, now: float) -> None:
+        """The user asks for another bound."""
+        self.allowed += self.bound * (now - self.since)
+        self.since = now
+        if not bound or not self.bound:
+            self.lowest = math.inf  # an unbounded stretch: counted anew
+            self.burst = 0.0
+        self.bound = bound
+        bucket = self.consumer.gate.bucket
+        self.burst = max(self.burst, bucket.burst if bucket is not None else 0.0)
+
+    def handed_over(self, now: float) -> None:
+        """A message is handed over: in no stretch more than its bound and the burst."""
+        self.limit_rate(self.bound, now)
+        self.received += 1
+        if self.bound:
+            beyond = self.received - self.allowed
+            self.lowest = min(self.lowest, beyond - 1)
+            if beyond - self.lowest > self.burst + BOUND_ROUNDING_MESSAGES:
+                raise Violation(
+                    f"{beyond - self.lowest:.6f} messages were handed over beyond "
+                    f"{self.bound:g}/s, {self.burst:g} are allowed"
+                )
 
 
 class Books:
@@ -78,6 +120,8 @@ class Books:
         """What the user got and whose answer is not on the wire (or not committed)."""
         self.owed: dict[int, float] = {}
         """Acks that the user gave, since when, and that are not on the wire."""
+        self.gated: dict[int, tuple[Lane, Subscription]] = {}
+        """What is here, and the user has not got."""
         self.committing: list[int] | None = None
         self.foreign = 0
         """Of ``unacked``, those that no consumer brought."""
@@ -88,6 +132,7 @@ class Books:
         self.cancelled.add(lane)
         subscription.lanes -= 1
         out = sum(each is lane for each, _ in self.unanswered.values())
+        out += sum(each is lane for each, _ in self.gated.values())
         subscription.asked -= lane.size - out
 
     def _sent(self, tag: int) -> None:
@@ -150,6 +195,8 @@ class Books:
             since = next(iter(self.owed.values()))
             if self.world.now - since > self.max_hold + TIMING_SECONDS:
                 raise Violation(f"an ack is held for {self.world.now - since:g} s")
+        if len(self.core.ledger.gated) != len(self.gated):
+            raise Violation("the ledger does not have what the user has not got")
         if self.committing is None:
             if len(self.core.ledger.unacked) != len(self.unacked) - self.foreign:
                 raise Violation("the ledger does not have what the user has not answered")
@@ -168,6 +215,9 @@ class Books:
                 raise Violation(f"lanes have {granted} slots, the window {window.granted}")
             if each.received != each.sensors.total:
                 raise Violation("the sensors have missed a message")
+            waiting = [arrived.tag for arrived in each.consumer.gate.waiting]
+            if waiting != [tag for tag, entry in self.gated.items() if entry[1] is each]:
+                raise Violation(f"other messages wait than came: {waiting}")
             if self.world.circumstances.controlled:
                 if each.sampled + each.sensors.arrivals != each.received:
                     raise Violation("the samples have missed a message")

@@ -57,6 +57,9 @@ class Circumstances:
     old_messages: int = 0
     """Messages that were out on the channel before it was wrapped."""
     transactions: bool = False
+    at_most: float = 0.0
+    """Messages/second that may be handed over; 0 for any number."""
+    burst: float | None = None
 
     def shape(self) -> Shape:
         """The part that the core gets to know."""
@@ -78,7 +81,7 @@ def drawn(rng: random.Random) -> Circumstances:
     chosen = rng.random()
     if chosen < 1 / 16:
         return _steady(rng)
-    return _spaced(rng) if chosen < 1 / 12 else _disturbed(rng)
+    return _spaced(rng) if chosen < 1 / 12 else disturbed(rng)
 
 
 def _steady(rng: random.Random) -> Circumstances:
@@ -115,7 +118,8 @@ def _spaced(rng: random.Random) -> Circumstances:
     )
 
 
-def _disturbed(rng: random.Random) -> Circumstances:
+def disturbed(rng: random.Random) -> Circumstances:
+    """A world in which everything happens that may happen."""
     random_, choice = rng.random, rng.choice
     limits = None
     if random_() < 0.3:
@@ -150,7 +154,14 @@ def _disturbed(rng: random.Random) -> Circumstances:
         moves=controlled and random_() < 0.7,
         old_messages=choice((0, 0, 0, 0, 0, 0, 0, 3)),
         transactions=random_() < 0.03,
+        at_most=draw_rate(random_) if random_() < 0.15 else 0.0,
+        burst=choice((None, None, 1.0, 2.5, 10.0)),
     )
+
+
+def draw_rate(random_: Draw) -> float:
+    """A bound in messages/second, from rather few to more than most handlers can do."""
+    return 5 * 400 ** random_()
 
 
 def draw_target(random_: Draw) -> float:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from controlmq.consumer.bucket import Bucket
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
-from controlmq.consumer.delivery_tags import Ack
+from controlmq.consumer.delivery_tags import Ack, Ledger
+from controlmq.consumer.gate import Arrived, Gate
 from controlmq.consumer.lanes import Held, Lane
 from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import Sensors
@@ -237,6 +239,66 @@ def the_core_is_woken_without_end(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(LanePlan, "deadline", past)
 
+
+def a_bunch_passes_the_gate(patch: pytest.MonkeyPatch) -> None:
+    def take(self: Gate, now: float) -> Arrived | None:
+        return self.waiting.popleft() if self.waiting else None
+
+    patch.setattr(Gate, "take", take)
+
+
+def tokens_come_too_soon(patch: pytest.MonkeyPatch) -> None:
+    set_ = Bucket._set
+
+    def faster(self: Bucket, rate: float, burst: float) -> None:
+        set_(self, rate * 1.02, burst)
+
+    patch.setattr(Bucket, "_set", faster)
+
+
+def a_new_rate_fills_the_bucket(patch: pytest.MonkeyPatch) -> None:
+    def anew(self: Bucket, rate: float, burst: float, now: float) -> None:
+        self.__init__(rate, burst)  # type: ignore[misc]
+
+    patch.setattr(Bucket, "change", anew)
+
+
+def the_last_that_came_is_handed_over_first(patch: pytest.MonkeyPatch) -> None:
+    take = Gate.take
+
+    def last(self: Gate, now: float) -> Arrived | None:
+        self.waiting.reverse()
+        try:
+            return take(self, now)
+        finally:
+            self.waiting.reverse()
+
+    patch.setattr(Gate, "take", last)
+
+
+def what_waits_is_forgotten_at_a_stop(patch: pytest.MonkeyPatch) -> None:
+    forget = Core._forget_gated
+
+    def silently(self: Core, consumer: Consumer, now: float) -> list[int]:
+        forget(self, consumer, now)
+        return []
+
+    patch.setattr(Core, "_forget_gated", silently)
+
+
+def a_frame_for_several_includes_what_waits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "covers_gated", lambda self, tag: False)
+
+
+BOUND_DEFECTS: list[Defect] = [
+    a_bunch_passes_the_gate,
+    tokens_come_too_soon,
+    a_new_rate_fills_the_bucket,
+    the_last_that_came_is_handed_over_first,
+    what_waits_is_forgotten_at_a_stop,
+    a_frame_for_several_includes_what_waits,
+]
+"""Found in worlds whose rate is bounded."""
 
 DEFECTS: list[Defect] = [
     an_ack_is_sent_twice,

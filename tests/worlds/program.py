@@ -48,16 +48,51 @@ class Program(Adapter):
         self.last_tag = tag
         if message in world.acknowledged:
             world.duplicates += 1
-        self.unanswered[tag] = self.unacked[tag] = lane, subscription
-        subscription.received += 1
         core = self.core
         consumer = subscription.consumer
-        core.delivered(lane, tag, now, len(self.inbox))
         if consumer.unseen:
             stream = world.circumstances.stream
             core.first_message(lane, tag, {"x-stream-offset": 0} if stream else {})
+        if consumer.gate.bucket is not None or consumer.gate.waiting:
+            self.gated[tag] = lane, subscription
+            core.arrived(lane, tag, now, delivery)
+            self.hand_over_due()
+            return
+        self.unanswered[tag] = self.unacked[tag] = lane, subscription
+        subscription.handed_over(now)
+        core.delivered(lane, tag, now, len(self.inbox))
         if core.outbox or now >= core.wake_at:
             self.attend()
+        self._work_on(delivery, consumer)
+
+    def hand_over_due(self) -> None:
+        """Take from the core what may be handed over now."""
+        world, core = self.world, self.core
+        for subscription in self.subscriptions:
+            if self.busy or not subscription.alive:
+                continue
+            while not self.busy:
+                delivery = core.hand_over(subscription.consumer, world.now)
+                if delivery is None:
+                    break
+                tag = delivery[0]
+                if tag != next(
+                    each for each, entry in self.gated.items() if entry[1] is subscription
+                ):
+                    raise Violation(f"message {tag} overtook others")
+                self.unanswered[tag] = self.unacked[tag] = self.gated.pop(tag)
+                for books in (self.unanswered, self.unacked):
+                    ascending = sorted(books.items())
+                    books.clear()
+                    books.update(ascending)
+                subscription.handed_over(world.now)
+                if core.outbox or world.now >= core.wake_at:
+                    self.attend()
+                self._work_on(delivery, subscription.consumer)
+
+    def _work_on(self, delivery: tuple[int, int], consumer: Consumer) -> None:
+        world, core = self.world, self.core
+        now = world.now
         if not world.circumstances.handlers:
             self.busy = True
             world.push(now + world.work(), ANYWHERE, self.on_return, delivery, (consumer, now))
@@ -158,8 +193,15 @@ class Program(Adapter):
         self.core.acknowledged(tag, multiple, now)
 
     def refuse(self, tag: int, multiple: bool, requeue: bool) -> None:
-        sent = self.core.rejected(tag, multiple, self.world.now)
+        frames = self.core.rejected(tag, multiple, self.world.now)
         self.send_acks()
+        for each, several in frames:
+            self._refuse(each, several, requeue)
+
+    def _refuse(self, sent: int, multiple: bool, requeue: bool) -> None:
+        """A refusal goes on the wire."""
+        if multiple:
+            self._check_covers_none(sent)
         covered = [each for each in self.unanswered if each <= sent] if multiple else [sent]
         for each in covered:
             if self.committing is not None and each not in self.unacked:
@@ -200,10 +242,6 @@ class Program(Adapter):
         world.to_broker(self.commit_at_broker, None, self._asked())
 
     # What arrives at the broker
-
-    def refuse_at_broker(self, refusal: tuple[int, bool, bool], asked: list[int]) -> None:
-        self.world.broker.refuse(*refusal)
-        self._limit(asked)
 
     def get_at_broker(self, queue: BrokerQueue, _: Any) -> None:
         # The user's code waits for it, so that it overtakes messages that wait for that code.

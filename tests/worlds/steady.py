@@ -26,7 +26,10 @@ time because rounding decides between events at one instant."""
 
 @dataclass(frozen=True)
 class Plant:
-    """One consumer; ``spread`` says that a controller drives it, which keeps it where it is."""
+    """One consumer; ``spread`` says that a controller drives it, which keeps it where it is.
+
+    ``pace`` bounds its rate in messages/second; 0 for none.
+    """
 
     prefetch: float
     work: float
@@ -34,14 +37,16 @@ class Plant:
     handlers: int
     spread: bool
     interval: float = 1.0
+    pace: float = 0.0
 
     @property
     def expected_rate(self) -> float:
         """Messages/second by theory: slots over their loop, or what handlers can do."""
         slots = self.prefetch
-        if self.spread and self.prefetch > 1:
+        if self.spread and self.prefetch > 1 and not self.pace:
             slots = 1 + 0.75 * (self.prefetch - 1)
-        return min(slots / (self.round_trip + self.work), self.handlers / self.work)
+        rate = min(slots / (self.round_trip + self.work), self.handlers / self.work)
+        return min(rate, self.pace) if self.pace else rate
 
 
 def grid() -> Iterator[Plant]:
@@ -57,7 +62,8 @@ class CoreWorld:
     """The core with a broker, a network and handlers that are exact to the last digit.
 
     One handler works inline: a message is handed over when the handler is free. Several are a
-    pool: messages are handed over as they come, and wait there.
+    pool: messages are handed over as they come, and wait there. Where the rate is bounded, they
+    wait for their hand-over in the core.
     """
 
     def __init__(self, plant: Plant) -> None:
@@ -66,6 +72,8 @@ class CoreWorld:
         self.openings: list[float] = []
         """When acks that open a slot were sent."""
         self.arrivals = 0
+        self.hand_overs: list[float] = []
+        """When messages were handed over, where the rate is bounded."""
         self.core = Core()
         shape = Shape(window="lanes", controlled=plant.spread, interval=plant.interval)
         self.consumer = AdaptiveConsumer("tag", "queue", plant.prefetch, shape, start)
@@ -73,7 +81,10 @@ class CoreWorld:
         self._events: list[tuple[float, int, str, int]] = []
         self._tags = count(1)
         self._buffer: deque[int] = deque()
+        """Messages that the client has not looked at, or in the pool."""
         self._idle = plant.handlers
+        if plant.pace:
+            self.consumer.pace(plant.pace)
         self._lane = self.core.subscribe(self.consumer, start)
         self.core.lane_opened(self._lane, start)
         # The request reaches the broker now, so it was sent half a round trip before.
@@ -87,9 +98,13 @@ class CoreWorld:
         end = STARTS_AT_SECONDS + seconds
         while True:
             due = self._events[0][0] if self._events else math.inf
-            if min(due, self.core.wake_at) > end:
+            hand_over_at = self.core.hand_over_at if self._may_hand_over else math.inf
+            if min(due, self.core.wake_at, hand_over_at) > end:
                 break
-            if self.core.wake_at <= due:
+            if hand_over_at <= min(due, self.core.wake_at):
+                self.now = max(self.now, hand_over_at)
+                self._hand_over()
+            elif self.core.wake_at <= due:
                 self.now = max(self.now, self.core.wake_at)
                 self.core.wake(self.now)
                 while self.core.samples_due:
@@ -105,21 +120,65 @@ class CoreWorld:
             self._send()
         self.now = end
 
+    @property
+    def _may_hand_over(self) -> bool:
+        """Whether the client's own thread does not run a handler."""
+        return self.plant.handlers > 1 or self._idle > 0
+
     def _arrive(self, tag: int) -> None:
+        if self.plant.pace:
+            self._arrive_at_gate(tag)
+            return
         if self.plant.handlers > 1:
             self.core.delivered(self._lane, tag, self.now)
             self.core.returned(self.consumer, self.now, self.now)
         self._buffer.append(tag)
         self._serve()
 
+    def _arrive_at_gate(self, tag: int) -> None:
+        """A message comes to a consumer whose rate is bounded."""
+        if self._may_hand_over:
+            self.core.arrived(self._lane, tag, self.now, tag)
+            self._hand_over()
+        else:
+            self._buffer.append(tag)  # the client looks at it when the handler has returned
+
+    def _hand_over(self) -> None:
+        while self._may_hand_over:
+            tag = self.core.hand_over(self.consumer, self.now)
+            if tag is None:
+                break
+            self.hand_overs.append(self.now)
+            if self.plant.handlers > 1:
+                self.core.returned(self.consumer, self.now, self.now)
+                self._buffer.append(tag)
+                self._serve_pool()
+            else:
+                self._start(tag)
+
+    def _serve_pool(self) -> None:
+        while self._buffer and self._idle:
+            self._start(self._buffer.popleft())
+
+    def _start(self, tag: int) -> None:
+        self._idle -= 1
+        self.arrivals += 1
+        self._later(self.plant.work, "finish", tag)
+
     def _serve(self) -> None:
+        if self.plant.pace:
+            if self.plant.handlers > 1:
+                self._serve_pool()
+                return
+            while self._buffer and self._idle:
+                self._arrive_at_gate(self._buffer.popleft())
+            self._hand_over()
+            return
         if self._buffer and self._idle:
             tag = self._buffer.popleft()
-            self._idle -= 1
-            self.arrivals += 1
             if self.plant.handlers == 1:
                 self.core.delivered(self._lane, tag, self.now, len(self._buffer))
-            self._later(self.plant.work, "finish", tag)
+            self._start(tag)
 
     def _finish(self, tag: int) -> None:
         self._idle += 1
@@ -173,6 +232,8 @@ class SimulatorWorld:
         self.simulation.run_until(STARTS_AT_SECONDS)
         self.consumer = SimulatedConsumer(scenario, simulation=self.simulation)
         self._samples = 0
+        if plant.pace:
+            self.consumer.pace(plant.pace)
         if plant.spread:
             self.consumer.actuate(plant.prefetch)
         else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.bounded import bounded_world
 from tests.worlds.broker import Violation
-from tests.worlds.defects import DEFECTS, RARE_DEFECTS, Defect
+from tests.worlds.defects import BOUND_DEFECTS, DEFECTS, RARE_DEFECTS, Defect
 from tests.worlds.world import World
 
 MOST_SEEDS = 2000
@@ -14,6 +15,11 @@ MOST_SEEDS = 2000
 def run_worlds() -> None:
     for seed in range(MOST_SEEDS):
         World(seed).run()
+
+
+def run_bounded_worlds() -> None:
+    for seed in range(MOST_SEEDS):
+        bounded_world(seed).run()
 
 
 def name_of(defect: Defect) -> str:
@@ -29,6 +35,13 @@ def assert_found(defect: Defect, patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("defect", DEFECTS, ids=name_of)
 def test_a_defect_is_found(defect: Defect, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_found(defect, monkeypatch)
+
+
+@pytest.mark.parametrize("defect", BOUND_DEFECTS, ids=name_of)
+def test_a_defect_of_a_bound_is_found(defect: Defect, monkeypatch: pytest.MonkeyPatch) -> None:
+    defect(monkeypatch)
+    with pytest.raises(Violation, match=r"replay with: python -m tests\.worlds bounded:\d+"):
+        run_bounded_worlds()
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import Any
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
 from tests.worlds.books import Subscription
 from tests.worlds.broker import Broker, BrokerLane, BrokerQueue, Violation
-from tests.worlds.circumstances import Circumstances, draw_target, draw_work, drawn
+from tests.worlds.circumstances import Circumstances, draw_rate, draw_target, draw_work, drawn
 from tests.worlds.places import ANYWHERE, BROKER, CLIENT
 from tests.worlds.program import LATEST_ACK_SECONDS, Program
 
@@ -34,8 +34,11 @@ HEAVIEST_WORK = {"constant": 1.0, "uniform": 2.0, "exponential": 12.0, "heavy": 
 class World:
     """Runs ``circumstances``, or those that the seed draws, and raises what is violated."""
 
-    def __init__(self, seed: int, circumstances: Circumstances | None = None) -> None:
-        self.seed = seed
+    def __init__(
+        self, seed: int, circumstances: Circumstances | None = None, name: str = ""
+    ) -> None:
+        self.name = name or str(seed)
+        """What ``python -m tests.worlds`` replays it by."""
         rng = random.Random(seed)
         self.random = rng.random
         self.circumstances = given = circumstances or drawn(rng)
@@ -111,12 +114,12 @@ class World:
         except Violation as violation:
             raise Violation(
                 f"{violation} (event {self.events}, {self.now:.6f} s); "
-                f"replay with: python -m tests.worlds {self.seed}"
+                f"replay with: python -m tests.worlds {self.name}"
             ) from violation
         except Exception as error:
             raise Violation(
                 f"{type(error).__name__}: {error} (event {self.events}, {self.now:.6f} s); "
-                f"replay with: python -m tests.worlds {self.seed}"
+                f"replay with: python -m tests.worlds {self.name}"
             ) from error
         return self
 
@@ -169,7 +172,8 @@ class World:
         steady = self._steady
         while self.events < events:
             program = self.program
-            wake_at = math.inf if program.busy else program.core.wake_at
+            core = program.core
+            wake_at = math.inf if program.busy else min(core.wake_at, core.hand_over_at)
             if heap and heap[0][0] <= wake_at:
                 if heap[0][0] > until:
                     break
@@ -199,6 +203,8 @@ class World:
                 if self.trace:
                     self.trace(f"{self.now:.6f} wake")
                 program.attend()
+                if self.now >= core.hand_over_at:
+                    program.hand_over_due()
                 program.check()
                 self._check_progress()
                 self._commit()
@@ -252,7 +258,10 @@ class World:
             if self.broker.published < MOST_PUBLISHED:
                 self.broker.publish(one.queue, 1 + int(40 * self.random()))
         elif chosen < 0.75:
-            self._client_does(program.retarget, one, draw_target(self.random))
+            if self.circumstances.at_most and self.random() < 0.3:
+                self._client_does(program.pace, one, draw_rate(self.random))
+            else:
+                self._client_does(program.retarget, one, draw_target(self.random))
         elif chosen < 0.88:
             if self.blocked:
                 self._unblock()

@@ -69,6 +69,11 @@ class AsynchronousAdapter:
             # yet: RabbitMQ 3.10 was seen to fail (541) on a cancel that comes right behind.
             self._plain.basic_cancel(lane.tag, callback=_nothing)
 
+    def give_back(self, tags: Sequence[int]) -> None:
+        """One rejection each."""
+        for tag in tags:
+            self._plain.basic_reject(tag, requeue=True)
+
     def reports_cycle_end(self) -> bool:
         """A timer of no delay fires when pika has dispatched all it read."""
         if not self._cycle_end_due:

@@ -47,6 +47,11 @@ class BlockingAdapter:
         """One round trip."""
         self._plain.basic_cancel(lane.tag)
 
+    def give_back(self, tags: Sequence[int]) -> None:
+        """One rejection each."""
+        for tag in tags:
+            self._plain.basic_reject(tag, requeue=True)
+
     def reports_cycle_end(self) -> bool:
         """While pika dispatches what it received."""
         return self.dispatching
@@ -157,6 +162,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
                 queue, generator.put, auto_ack, exclusive, consumer_tag, arguments, goal=goal
             )
             generator.consumer = self._runner.core.consumers[tag]
+            generator.consumer.gate.pulled = True
             self._generator = generator
         elif parameters != self._generator.parameters:
             raise ValueError(

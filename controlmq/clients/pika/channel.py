@@ -178,8 +178,8 @@ class AdaptivePikaChannel:
     ) -> None:
         """As pika's; sent at once."""
         private.raise_if_not_open(self._inner)
-        tag = self._runner.reject(delivery_tag, multiple)
-        super().basic_nack(tag, multiple, requeue)  # type: ignore[misc]
+        for tag, several in self._runner.reject(delivery_tag, multiple):
+            super().basic_nack(tag, several, requeue)  # type: ignore[misc]
         self._runner.wake_if_due()
 
     def basic_reject(self, delivery_tag: int = 0, requeue: bool = True) -> None:

@@ -36,23 +36,34 @@ class Generator:
         channel = self._channel
         deadline: float | None = None
         while channel._generator is self:
-            if self.waiting:
+            gated = self._gated() if self.waiting else None
+            if gated == 0.0:
                 deadline = None
                 yield from self._handed_over()
                 continue
-            if self.consumer is None or self.consumer.cancelled:
+            if gated is None and (self.consumer is None or self.consumer.cancelled):
                 channel._generator = None
                 return
             now = clock()
             if inactivity_timeout is None:
-                private.process_data_events(channel, None)
+                private.process_data_events(channel, gated)
                 continue
             if deadline is None:
                 deadline = now + inactivity_timeout
-            private.process_data_events(channel, max(0.0, deadline - now))
-            if not self.waiting and clock() >= deadline and channel._generator is self:
+            limit = deadline - now if gated is None else min(deadline - now, gated)
+            private.process_data_events(channel, max(0.0, limit))
+            if (
+                not (self.waiting and self._gated() == 0.0)
+                and clock() >= deadline
+                and channel._generator is self
+            ):
                 deadline = None
                 yield None, None, None
+
+    def _gated(self) -> float:
+        """Seconds until the bucket of the consumer lets the next message go."""
+        bucket = self.consumer.gate.bucket if self.consumer is not None else None
+        return max(0.0, bucket.ready_at - clock()) if bucket is not None else 0.0
 
     def _handed_over(self) -> Iterator[Message]:
         """Yields one message: does what is due first, then times the user's work."""

@@ -15,6 +15,7 @@ from controlmq.clients.pika.blocking import AdaptiveBlockingChannel
 from controlmq.clients.pika.channel import AdaptivePikaChannel
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import WindowChoice
+from controlmq.consumer.sensors import HandlerPool
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, ModelSpec, resolve
 from controlmq.errors import InputError
@@ -33,6 +34,7 @@ def wrap(
     window: WindowChoice = "auto",
     max_held: int | None = None,
     max_hold: float = 10.0,
+    handlers: int | HandlerPool | None = None,
     record: Callable[[Transition], None] | None = None,
     on_step: Callable[[Step], None] | None = None,
     group: str | None = None,
@@ -57,6 +59,10 @@ def wrap(
     held back, for at most ``max_hold`` seconds each; if the process dies, their messages are
     delivered once more.
 
+    ``handlers`` is how many messages the program works on at once, or the
+    :class:`~controlmq.clients.pool.WorkerPool` in which it does. Without it the number is seen: 1
+    where the callback does the work, else the most messages it had at once lately.
+
     ``record`` is called with each transition (a ``TraceWriter``, say), ``on_step`` with each
     step of the loop; ``group`` names the consumer in a trace, by default as its queue. A
     controller, a recorder or an ``on_step`` that fails does not stop the consumer.
@@ -75,6 +81,7 @@ def wrap(
         window=window,
         max_held=max_held,
         max_hold=max_hold,
+        handlers=handlers,
         record=record,
         on_step=on_step,
         group=group,

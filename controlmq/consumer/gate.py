@@ -1,0 +1,93 @@
+"""The gate: messages that are here wait for their hand-over, in the order in which they came.
+
+A token bucket says when the next one may be handed over, whatever the network brings at once and
+however late a timer is. Without a bucket nothing waits.
+
+The window keeps messages from coming early: the acks that open slots are paced by a bucket of the
+same rate. But slots that were open before it began to pace, or that a new lane brought, are a
+surplus that would stand here as messages for ever. So when there have always been more than one of
+them for a while, the window leaves out as many openings, and the surplus is acks that are held.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any, NamedTuple
+
+from controlmq.consumer.bucket import Bucket
+from controlmq.consumer.lanes import Lane
+
+STANDING_AFTER_SECONDS = 0.1
+"""Seconds for which messages must have waited all the time to be a surplus, and no less than two
+turnarounds, because openings that are left out are felt only after one."""
+
+CUSHION_MESSAGES = 1
+"""Messages that may wait all the time: one is there when a token is."""
+
+
+class Arrived(NamedTuple):
+    """A message that waits: its tag, its lane, since when (seconds), and the client's own."""
+
+    tag: int
+    lane: Lane
+    since: float
+    message: Any
+
+
+class Gate:
+    """Messages of one consumer between their arrival and their hand-over."""
+
+    def __init__(self) -> None:
+        self.bucket: Bucket | None = None
+        self.pulled = False
+        """Whether the user takes messages one by one: they wait for that, and not here."""
+        self.waiting: deque[Arrived] = deque()
+        self.tokens_awaited = 0
+        """Tokens that a message was waiting for when the bucket got them."""
+        self._least = math.inf
+        """The fewest messages that waited since ``_least_from``."""
+        self._least_from = -math.inf
+
+    @property
+    def ready_at(self) -> float:
+        """When the first message may be handed over, in seconds; infinite if none waits."""
+        if not self.waiting:
+            return math.inf
+        return -math.inf if self.bucket is None else self.bucket.ready_at
+
+    def take(self, now: float) -> Arrived | None:
+        """The next message to hand over, which is counted; None if none may go now."""
+        if not self.waiting or (self.bucket is not None and now < self.bucket.ready_at):
+            return None
+        arrived = self.waiting.popleft()
+        self.count(arrived.since, now)
+        return arrived
+
+    def count(self, since: float, now: float) -> None:
+        """Take the token of a message that waited since then and is handed over now."""
+        if self.bucket is None:
+            return
+        if self.bucket.ready_at > since:
+            self.tokens_awaited += 1
+            self._least = min(self._least, len(self.waiting))
+        else:
+            self._least = 0
+        self.bucket.take(now)
+
+    def surplus(self, now: float, turnaround: float) -> int:
+        """Messages that stood here, more than is good; each is reported once.
+
+        ``turnaround`` is the time in seconds after which an opening brings a message.
+        """
+        if self.bucket is None or now < self._least_from + max(
+            STANDING_AFTER_SECONDS, 2 * turnaround
+        ):
+            return 0
+        surplus = 0
+        if self._least_from > -math.inf and self._least > CUSHION_MESSAGES:
+            surplus = int(self._least) - CUSHION_MESSAGES
+        # What is left out now is missing here only when that number has been handed over.
+        self._least_from = now + surplus / self.bucket.rate
+        self._least = math.inf
+        return surplus
