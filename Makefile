@@ -9,10 +9,10 @@ STAMP := $(VENV)/.installed
 # compiles all tests and modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test unit check bench clean
+.PHONY: help demo test test-brokers unit check bench clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -29,6 +29,10 @@ test: $(STAMP) ## all tests, real broker included
 	@tools/need java
 	@tools/need rabbitmq
 	$(BIN)/python -m pytest tests -n 2
+
+BROKERS := 3.10 4.0 4.3 container:3.10 container:4.0 container:4.3
+test-brokers: $(STAMP) ## the live tests on every supported RabbitMQ, on private nodes and in containers
+	@tools/test-brokers $(BROKERS)
 
 unit: $(STAMP) ## the quick tests: neither Spark nor a broker
 	$(BIN)/python -m pytest tests -n 2 -m 'not live and not spark and not slow'

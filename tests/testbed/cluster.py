@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
-from tests.testbed.broker import CHOSEN_BROKER, CONTAINER, NOTHING_TO_START, BrokerError
+from tests.testbed.broker import CHOSEN_BROKER, NOTHING_TO_START, BrokerError
 from tests.testbed.installation import Installation, installed, installed_in_folder
 from tests.testbed.management import VHOST, wait_until
 from tests.testbed.node import Membership, NodeBroker, free_ports, listened_on
@@ -109,10 +109,7 @@ def running_nodes(node: NodeBroker) -> set[str]:
 
 @contextmanager
 def start_cluster() -> Iterator[Cluster]:
-    """A cluster for the length of a ``with`` block, of the version that a broker would have.
-
-    It is always made of private nodes, also where a container or a URL was chosen.
-    """
+    """A cluster for the length of a ``with`` block, of the chosen or the installed version."""
     installation = _installation()
     (epmd,) = free_ports(1)
     key = uuid.uuid4().hex[:12]
@@ -133,7 +130,7 @@ def start_cluster() -> Iterator[Cluster]:
 
 def _installation() -> Installation:
     if chosen := os.environ.get(CHOSEN_BROKER):
-        return installed_in_folder(chosen.removeprefix(CONTAINER))
+        return installed_in_folder(chosen)
     found = installed()
     if found is None:
         raise BrokerError(NOTHING_TO_START)

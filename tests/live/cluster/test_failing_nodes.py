@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pika
@@ -16,7 +16,7 @@ import pika.exceptions
 import pytest
 
 from controlmq.clients.pika.wrap import wrap
-from tests.testbed.cluster import Cluster, start_cluster
+from tests.testbed.cluster import Cluster
 from tests.testbed.management import wait_until
 from tests.testbed.node import NodeBroker
 from tests.testbed.publishing import connected, fill
@@ -35,12 +35,6 @@ MOST = 12
 
 DEADLINE = 120.0
 """Seconds for a consumer to handle all its messages, election and restart included."""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with start_cluster() as cluster:
-        yield cluster
 
 
 def quorum_queue(leader: NodeBroker) -> str:

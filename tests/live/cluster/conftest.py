@@ -1,0 +1,21 @@
+"""A cluster for the tests of a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testbed.broker import CHOSEN_BROKER, CONTAINER
+from tests.testbed.cluster import Cluster, start_cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    chosen = os.environ.get(CHOSEN_BROKER, "")
+    if chosen.startswith(CONTAINER):
+        version = chosen.removeprefix(CONTAINER)
+        pytest.skip(f"a cluster is made of private nodes: {CHOSEN_BROKER}={version} runs this.")
+    with start_cluster() as cluster:
+        yield cluster
