@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import random
-from fractions import Fraction
 
 import pytest
 
 from controlmq.consumer.bucket import Bucket
+from tests.known.stretches import worst_excess
 
 RATES = (1 / 12, 0.1, 3.0, 400.0, 999.9, 12345.678)
-
-
-def worst_excess(times: list[float], rate: float, burst: float) -> Fraction:
-    """By how much the takes of the worst stretch exceed ``rate * T + burst``, exactly."""
-    exact = Fraction(rate)
-    # Over all stretches from one take to a later one: count - rate * (t_j - t_i).
-    lowest, worst = Fraction(10**9), Fraction(-(10**9))
-    for number, time in enumerate(times):
-        height = number - exact * Fraction(time)
-        lowest = min(lowest, height)
-        worst = max(worst, height + 1 - lowest)
-    return worst - Fraction(burst)
 
 
 @pytest.mark.parametrize("rate", RATES)
