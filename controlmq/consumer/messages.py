@@ -164,13 +164,14 @@ class Messages:
         # Tag 0 would include messages on their way to us, which we still deliver.
         sent = max([0, *tags, *fetched]) if multiple and tag == 0 else tag
         tags = [each for each in tags if each in ledger.unacked]
+        frames = [Ack(sent, multiple)]
+        if multiple and ledger.covers_gated(sent):
+            frames = self._singly(tags, fetched)
         if self._transaction is not None:
             self._transaction += tags
         else:
             self._settle(tags, now)
-        if multiple and ledger.covers_gated(sent):
-            return [Ack(each, False) for each in sorted([*tags, *fetched])]
-        return (Ack(sent, multiple),)
+        return frames
 
     def recovered(self, now: float) -> None:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
@@ -277,13 +278,18 @@ class Messages:
         assert self._transaction is not None
         ledger = self.ledger
         tags = ledger.up_to(tag) if multiple else [tag]
-        self._transaction += [each for each in tags if each in ledger.unacked]
         fetched = ledger.fetched_up_to(tag) if multiple else [tag]
         if multiple and ledger.covers_gated(tag):
-            self.verbatim += [Ack(each, False) for each in sorted([*tags, *fetched])]
+            self.verbatim += self._singly(tags, fetched)
         else:
             self.verbatim.append(Ack(tag, multiple))
+        self._transaction += [each for each in tags if each in ledger.unacked]
         ledger.fetched.difference_update(fetched)
+
+    def _singly(self, tags: list[int], fetched: list[int]) -> list[Ack]:
+        """A frame for each of these that is not yet answered in a transaction."""
+        answered = self._transaction or ()
+        return [Ack(tag, False) for tag in sorted([*tags, *fetched]) if tag not in answered]
 
     def _ack_up_to(self, tag: int, now: float) -> None:
         ledger = self.ledger
