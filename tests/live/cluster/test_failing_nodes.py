@@ -6,9 +6,7 @@ import contextlib
 import random
 import threading
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pika
@@ -16,10 +14,18 @@ import pika.exceptions
 import pytest
 
 from controlmq.clients.pika.wrap import wrap
+from tests.live.cluster.faults import (
+    Fault,
+    connections_closed,
+    follower_cut_off,
+    leader_drained,
+    leader_killed,
+    leader_stopped,
+    quorum_queue,
+)
 from tests.testbed.cluster import Cluster
 from tests.testbed.management import wait_until
 from tests.testbed.node import NodeBroker
-from tests.testbed.publishing import connected, fill
 
 COUNT = 1200
 FAULT_AFTER = 50
@@ -28,26 +34,11 @@ FAULT_AFTER = 50
 WORK = 0.02
 """Seconds a message until the fault is over: it comes while both consumers are at work."""
 
-DISCONNECTED_TIMEOUT_MS = 1000
-
 MOST = 12
 """Messages: the largest prefetch of either consumer."""
 
 DEADLINE = 120.0
 """Seconds for a consumer to handle all its messages, election and restart included."""
-
-
-def quorum_queue(leader: NodeBroker) -> str:
-    """A filled quorum queue on all nodes of a cluster that this one leads."""
-    name = f"quorum-{uuid.uuid4().hex[:12]}"
-    arguments: dict[str, Any] = {"x-queue-type": "quorum"}
-    arguments["x-queue-leader-locator"] = "client-local"
-    # RabbitMQ 4.3 keeps what is in flight at a node that vanishes for a minute; older ones do not.
-    arguments["x-consumer-disconnected-timeout"] = DISCONNECTED_TIMEOUT_MS
-    with connected(leader.parameters) as connection:
-        connection.channel().queue_declare(name, durable=True, arguments=arguments)
-    fill(leader.parameters, name, COUNT)
-    return name
 
 
 class Consumer:
@@ -114,32 +105,6 @@ class Consumer:
         channel.start_consuming()
 
 
-Fault = Callable[[Cluster, NodeBroker, NodeBroker], None]
-"""What happens to a cluster, given the leader and the node that the consumers are connected to."""
-
-
-def leader_killed(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
-    leader.kill()
-
-
-def leader_stopped(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
-    leader.stop()
-
-
-def leader_drained(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
-    cluster.drain(leader)
-
-
-def follower_cut_off(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
-    follower = cluster.others(leader)[0]
-    cluster.cut_off(follower)
-    cluster.reconnect(follower)
-
-
-def connections_closed(cluster: Cluster, leader: NodeBroker, connected_to: NodeBroker) -> None:
-    connected_to.control("rabbitmqctl", "close_all_connections", "moved")
-
-
 RESET = "StreamLostError"
 CLOSED = "ConnectionClosedByBroker 320"
 """A client that writes at that moment gets a reset instead, before it reads why."""
@@ -149,7 +114,7 @@ def bare_and_wrapped(cluster: Cluster, fault: Fault, where: str) -> tuple[Consum
     """Two consumers that have handled everything, with the fault in between."""
     leader, *others = cluster.nodes
     nodes = [leader, *others] if where == "leader" else [*others, leader]
-    queues = [quorum_queue(leader), quorum_queue(leader)]
+    queues = [quorum_queue(leader, COUNT), quorum_queue(leader, COUNT)]
     bare, wrapped = (Consumer(nodes, queue, adaptive=queue is queues[1]) for queue in queues)
     wait_until(
         lambda: min(len(bare.handled), len(wrapped.handled)) > FAULT_AFTER,
