@@ -161,7 +161,7 @@ def disturbed(rng: random.Random) -> Circumstances:
 
 def draw_rate(random_: Draw) -> float:
     """A bound in messages/second, from rather few to more than most handlers can do."""
-    return 5 * 400 ** random_()
+    return float(5 * 400 ** random_())
 
 
 def draw_target(random_: Draw) -> float:
