@@ -13,6 +13,7 @@ from simulator.scenario.links import Link
 from simulator.scenario.messages import Message, Send
 from simulator.scenario.publishers import Publishers
 from simulator.scenario.queues import Queue
+from simulator.scenario.resources import Resource
 from simulator.scenario.rules import Rule
 from simulator.scenario.scenario import Scenario
 from simulator.scenario.toml_file import load_scenario, parse_scenario, shipped_scenarios
@@ -34,6 +35,7 @@ __all__ = [
     "Publishers",
     "Queue",
     "Recording",
+    "Resource",
     "Rule",
     "Scenario",
     "Send",

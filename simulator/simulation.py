@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,10 +12,14 @@ from controlmq.checks import above_zero, finite, not_negative, prefetch_count
 from controlmq.errors import InputError
 from simulator.engine.event_loop import FINISHED, STANDING_STILL, run_until
 from simulator.engine.initial_state import new_state
+from simulator.engine.latency_bins import BINS
 from simulator.engine.layout import Layout
-from simulator.engine.messages import with_room
+from simulator.engine.messages import NONE, with_room
 from simulator.engine.simulation_state import SimulationState
+from simulator.engine.timers import NEVER
+from simulator.metrics import Latency
 from simulator.rule_runner import RuleRunner
+from simulator.scenario import checks
 from simulator.scenario.consumers import Consumer
 from simulator.scenario.knobs import fastest, rate_factor, service_time, stretch
 from simulator.scenario.publishers import Publishers
@@ -254,8 +259,34 @@ class Simulation:
         return float(self._row(consumer)["wanted_prefetch"])
 
     def handlers(self, consumer: str) -> int:
-        """How many handlers a consumer has."""
-        return int(self._row(consumer)["handlers"])
+        """How many handlers of a consumer may work."""
+        row = self._row(consumer)
+        return int(row["last_handler"]) - int(row["first_handler"])
+
+    def set_handlers(self, consumer: str, handlers: int) -> None:
+        """Let this number of the scenario's handlers work; one at work finishes its message."""
+        row = self._row(consumer)
+        first, most = int(row["first_handler"]), int(row["handlers"])
+        checks.whole("handlers", handlers, 1, most)
+        row["last_handler"] = first + handlers
+        row["idle"] = NONE
+        for number in range(first + handlers - 1, first - 1, -1):
+            if self._state.handlers[number]["message"] == NONE:
+                self._state.handlers[number]["next"] = row["idle"]
+                row["idle"] = number
+
+    def set_round_trip(self, consumer: str, seconds: float) -> None:
+        """Let the link of a consumer take this long in both directions, for what is sent now on."""
+        checks.seconds("round trip", seconds)
+        self._row(consumer)["delay"] = seconds / 2
+
+    def handler_times(self, consumer: str) -> Latency:
+        """How long handlers of a consumer with a resource had each message, since time 0."""
+        place = int(self._row(consumer)["work_row"])
+        noted = self._state.latencies[place]
+        count = int(noted["count"])
+        counts = self._state.bins[place * BINS : (place + 1) * BINS].copy()
+        return Latency(count, float(noted["sum"]) / count if count else math.nan, counts)
 
     def spreads_acks(self, consumer: str) -> bool:
         """Whether a consumer spreads its acks while a controller drives it."""
@@ -272,7 +303,9 @@ class Simulation:
         handlers = self._state.handlers[first : first + count]
         busy = handlers["slot"][handlers["message"] >= 0]
         due = self._state.timers["due"][int(self._state.clock[0]["leaves"]) + busy]
-        begun = float(np.sum(due - self.now))
+        # Of those who wait for a resource, busy_time has nothing yet.
+        since = handlers["since"][handlers["message"] >= 0]
+        begun = float(np.sum(np.where(due < NEVER, due, since) - self.now))
         return ConsumerTotals(
             arrivals=int(row["arrivals"]),
             finished=int(row["finished"]),

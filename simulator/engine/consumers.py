@@ -9,6 +9,7 @@ from simulator.engine.latency_bins import BINS, bin_of
 from simulator.engine.links import answer, emit, leave_link, new_message
 from simulator.engine.messages import AT_BROKER, FREE, NONE, append, put_first, take_first
 from simulator.engine.pacing import count_start, starts_at
+from simulator.engine.resources import ask, leave, start
 from simulator.engine.rows import COVERED, DONE, ON_RECEIPT, RETURN, SETTLE
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
@@ -40,7 +41,7 @@ def receive(state: SimulationState, consumer: int, now: float) -> int:
     append(state, client.buffer_line, message)
     handler = client.idle
     if handler != NONE:
-        client.idle = state.handlers[handler].next_idle
+        client.idle = state.handlers[handler].next
     return handler  # type: ignore[no-any-return]
 
 
@@ -50,11 +51,13 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
     worker = state.handlers[handler]
     client = state.consumers[worker.consumer]
     buffer = state.lines[client.buffer_line]
-    if buffer.length == 0 or now < starts_at(state, worker.consumer):
+    may_start = buffer.length > 0 and now >= starts_at(state, worker.consumer)
+    if handler >= client.last_handler or not may_start:
         worker.message = NONE
-        worker.next_idle = client.idle
-        client.idle = handler
         set_timer(state, worker.slot, NEVER)
+        if handler < client.last_handler:
+            worker.next = client.idle
+            client.idle = handler
         await_token(state, worker.consumer, now)
         return
     message = take_first(state, client.buffer_line)
@@ -69,9 +72,11 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
     worker.work = draw(state, client.work)
     if client.phases > 0:
         worker.work *= factor_at(state.phases, client.first_phase, client.phases, now)
-    end = now + worker.work + client.overhead
-    client.busy_time += end - now
-    set_timer(state, worker.slot, end)
+    worker.since = now
+    if client.resource == NONE:
+        start(state, handler, now)
+    else:
+        ask(state, handler, now)
 
 
 @compiled
@@ -90,7 +95,7 @@ def start_next(state: SimulationState, consumer: int) -> int:
     handler = client.idle
     if handler == NONE or state.lines[client.buffer_line].length == 0:
         return NONE
-    client.idle = state.handlers[handler].next_idle
+    client.idle = state.handlers[handler].next
     return handler  # type: ignore[no-any-return]
 
 
@@ -128,6 +133,12 @@ def note(state: SimulationState, place: int, taken: float) -> None:
 
 
 @called
+def note_work(state: SimulationState, place: int, taken: float) -> None:
+    """Record the time that a handler with a resource had a message."""
+    note(state, place, taken)
+
+
+@called
 def note_chain(state: SimulationState, place: int, taken: float) -> None:
     """Record the time since the first message of a chain was published."""
     note(state, place, taken)
@@ -142,6 +153,9 @@ def finish(state: SimulationState, handler: int, now: float) -> None:
     row = state.pool[message]
     client.finished += 1
     client.work_time += worker.work
+    if client.resource != NONE:
+        leave(state, client.resource, now)
+        note_work(state, client.work_row, worker.work)
     row.outcome = DONE
     if client.failure > 0.0 and uniform(state.sources[client.fail]) < client.failure:
         row.outcome = client.on_failure
@@ -235,8 +249,10 @@ def crash(state: SimulationState, consumer: int, now: float) -> None:
             client.busy_time -= when(state, worker.slot) - now
             set_timer(state, worker.slot, NEVER)
         worker.message = NONE
-        worker.next_idle = client.idle
-        client.idle = handler
+        worker.next = NONE
+        if handler < client.last_handler:
+            worker.next = client.idle
+            client.idle = handler
     while state.lines[client.buffer_line].length > 0:
         lose(state, consumer, take_first(state, client.buffer_line))
     set_timer(state, client.crash_slot, NEVER)

@@ -43,7 +43,8 @@ class _Tables:
         kinds = self._kinds()
         dead = self._dead()
         clock = self._clock()
-        pairs, chains = self.paths.pairs, self.paths.chain_rows
+        pairs = self.paths.pairs
+        noted = len(pairs) + len(self.paths.chain_rows) + len(self.layout.work_rows)
         arrays = {name: self.layout.rows_of(name) for name in TYPES}
         places = np.searchsorted([queue for queue, _ in pairs], range(arrays["queues"].size + 1))
         arrays["queues"]["first_pair"], arrays["queues"]["pairs"] = places[:-1], np.diff(places)
@@ -65,8 +66,11 @@ class _Tables:
             dead=dead.ravel(),
             costs=self._costs(self.scenario.broker or Broker()),
             pairs=np.array([type_ for _, type_ in pairs], np.int64),
-            latencies=np.zeros(len(pairs) + len(chains), rows.LATENCY),
-            bins=np.zeros((len(pairs) + len(chains)) * BINS, np.int64),
+            resources=table(
+                [(each.servers, NONE, NONE) for each in self.scenario.resources], rows.RESOURCE
+            ),
+            latencies=np.zeros(noted, rows.LATENCY),
+            bins=np.zeros(noted * BINS, np.int64),
             **arrays,
         )
 

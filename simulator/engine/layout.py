@@ -41,6 +41,10 @@ class Layout:
         self.types = {name: number for number, name in enumerate(self.paths.types)}
         self.queues = {queue.name: index for index, queue in enumerate(scenario.queues)}
         self.links = {link.name: link for link in scenario.links}
+        self.resources = {each.name: index for index, each in enumerate(scenario.resources)}
+        first = len(self.paths.pairs) + len(self.paths.chain_rows)
+        limited = [each.name for each in scenario.consumers if each.resource is not None]
+        self.work_rows = {name: first + number for number, name in enumerate(limited)}
         self.broker = scenario.broker
         self.state = state
         self.new: dict[str, list[Any]] = {name: [] for name in TYPES}
@@ -142,6 +146,10 @@ class Layout:
         if consumer.failure:
             row["failure"] = consumer.failure
             row["fail"] = self.source(Duration(0.0), f"{owner}/failure")
+        row["resource"] = NONE
+        if consumer.resource is not None:
+            row["resource"] = self.resources[consumer.resource]
+            row["work_row"] = self.work_rows[like]
         self._add_handlers(row, index, consumer.handlers)
         self._add_crashes(row, index, consumer)
         self._add_sends(row, consumer, like)
@@ -150,11 +158,12 @@ class Layout:
     def _add_handlers(self, row: Any, consumer: int, handlers: int) -> None:
         row["first_handler"] = row["idle"] = self._count("handlers")
         row["handlers"] = handlers
+        row["last_handler"] = row["first_handler"] + handlers
         for number in range(handlers):
             handler = self._count("handlers")
             slot = self.slot(rows.FINISH, handler)
             next_idle = handler + 1 if number + 1 < handlers else NONE
-            self.new["handlers"].append((slot, consumer, NONE, next_idle, 0.0))
+            self.new["handlers"].append((slot, consumer, NONE, next_idle, 0.0, 0.0))
 
     def _add_crashes(self, row: Any, index: int, consumer: Consumer) -> None:
         if consumer.crash_every is None or consumer.restart is None:

@@ -190,6 +190,8 @@ CONSUMER = np.dtype(
         ("idle", np.int32),  # first idle handler
         ("work", np.int32),  # source
         *_each(np.int32, "phases", "batch", "sends"),
+        ("resource", np.int32),  # that its work needs, or NONE
+        ("last_handler", np.int32),  # the first handler after those that may work
         # the window
         ("release_slot", np.int32),
         ("held_line", np.int32),  # acknowledgements that are held
@@ -243,6 +245,7 @@ CONSUMER = np.dtype(
         ("least_waiting", np.int64),  # messages in the buffer when a handler started
         ("start_slot", np.int32),
         *_each(np.int32, "first_handler", "handlers", "first_phase"),
+        ("work_row", np.int32),  # row of latencies of its handlers' times, where it has a resource
         ("multiple", np.bool_),
         ("on_failure", np.int8),
         ("done_line", np.int32),  # finished messages that wait for the batch to be full
@@ -260,8 +263,17 @@ CONSUMER = np.dtype(
 )
 HANDLER = np.dtype(
     [
-        *_each(np.int32, "slot", "consumer", "message", "next_idle"),
-        ("work", np.float64),  # seconds of work on that message
+        *_each(np.int32, "slot", "consumer", "message"),
+        ("next", np.int32),  # idle handler, or the one behind it that waits for the resource
+        ("work", np.float64),  # seconds of work on that message, waiting for the resource included
+        ("since", np.float64),  # when it took the message
+    ]
+)
+RESOURCE = np.dtype(
+    [
+        ("free", np.int64),  # servers
+        ("first", np.int64),  # handler that has waited longest for a server, or NONE
+        ("last", np.int64),
     ]
 )
 SEND_ROW = np.dtype(

@@ -35,6 +35,7 @@ class SimulationState(Tables):
         "queues": rows.QUEUE,
         "consumers": rows.CONSUMER,
         "handlers": rows.HANDLER,
+        "resources": rows.RESOURCE,
         "sends": rows.SEND_ROW,
         "processes": rows.PROCESS,
         "kinds": rows.KIND,

@@ -37,7 +37,7 @@ class Consumer:
     queue's visibility timeout makes the message visible again. After ``crash_every`` the consumer
     loses all messages it holds, and it restarts ``restart`` after the broker has noticed.
     ``work_schedule`` changes the work while the scenario runs. ``sends`` are published whenever
-    a message is finished without failing.
+    a message is finished without failing. ``resource`` names what the work needs a server of.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Consumer:
     work_schedule: Sequence[Change] = ()
     sends: Sequence[Send] = ()
     spread_acks: bool = True
+    resource: str | None = None
 
     def __post_init__(self) -> None:
         checks.text("name", self.name)
@@ -81,6 +82,11 @@ class Consumer:
         checks.unless_none(checks.duration, "restart", self.restart)
         if self.crash_every is not None and self.crash_every.mean < 0.001:
             raise InputError("crash_every has a mean below 0.001 seconds; give more.")
+        checks.unless_none(checks.text, "resource", self.resource)
+        if self.resource is not None and self.crash_every is not None:
+            raise InputError(
+                "a consumer that crashes cannot hold a resource; leave one of them out."
+            )
         check_changes(self, "work_schedule")
         checks.entities(self, "sends", Send)
 

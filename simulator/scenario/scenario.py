@@ -20,6 +20,7 @@ from simulator.scenario.links import Link
 from simulator.scenario.message_paths import MessagePaths
 from simulator.scenario.publishers import Publishers
 from simulator.scenario.queues import Queue
+from simulator.scenario.resources import Resource
 from simulator.scenario.rules import CONSUMER_ACTIONS, Rule
 
 
@@ -40,6 +41,7 @@ class Scenario:
     bindings: Sequence[Binding] = ()
     broker: Broker | None = None
     rules: Sequence[Rule] = ()
+    resources: Sequence[Resource] = ()
 
     def __post_init__(self) -> None:
         checks.text("name", self.name)
@@ -55,6 +57,7 @@ class Scenario:
         checks.entities(self, "exchanges", Exchange)
         checks.entities(self, "bindings", Binding)
         checks.entities(self, "rules", Rule)
+        checks.entities(self, "resources", Resource)
         if self.broker is not None and not isinstance(self.broker, Broker):
             raise InputError(f"broker is {self.broker!r}; give a Broker.")
         self._check_references()
@@ -80,11 +83,13 @@ class Scenario:
     def _check_references(self) -> None:
         names = {
             kind: [entity.name for entity in getattr(self, kind)]
-            for kind in ("queues", "consumers", "publishers", "links")
+            for kind in ("queues", "consumers", "publishers", "links", "resources")
         }
         timeouts = {queue.name: queue.visibility_timeout for queue in self.queues}
         for consumer in self.consumers:
             checks.known("queue", consumer.queue, names["queues"], consumer.name)
+            if consumer.resource is not None:
+                checks.known("resource", consumer.resource, names["resources"], consumer.name)
             if consumer.on_failure == "no-answer" and timeouts[consumer.queue] is None:
                 raise InputError(
                     f"{consumer.name!r} gives no-answer when it fails, and its messages would "
