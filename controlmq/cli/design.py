@@ -29,10 +29,13 @@ examples:
   controlmq design --model model.json --controller pi --settling 8 --overshoot 5
   controlmq design --a 0.2631 --b 59.73 --controller pi --poles 0.5+0.33166j 0.5-0.33166j
   controlmq design --a 0.2631 --b 59.73 --controller pid --polynomial 1 -0.7 -0.063 0.11
-  controlmq design --model model.json --controller pi --out controller.json
+  controlmq design --model model.json --controller pi --robust --out controller.json
+  controlmq design --a 0 --b 80 --controller pi --poles 0 0 --factor 1.5
 
 Poles nearer 0 answer faster and amplify more noise; poles nearer the unit circle are slow, and
-outside it the loop is unstable. A modulus margin above 0.5 is comfortable. The file written
+outside it the loop is unstable; at 0 they are deadbeat. A modulus margin above 0.5 is
+comfortable. Where the model has confidence intervals, or with --factor, the worst over all models
+that the consumer may be is stated too. The file written
 with --out is what controlmq.wrap, 'controlmq run' and 'controlmq simulate' take.
 """
 
@@ -52,6 +55,10 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--derivative-filter F", meaning, number, 0.0)
     meaning = "0 to 1: below 1, a step of the goal kicks less"
     option(parser, "--setpoint-weight W", meaning, number, 1.0)
+    meaning = "the fastest poles with a modulus margin of 0.5 for all that the model may be"
+    option(parser, "--robust", meaning)
+    meaning = "by which the model's gain may be off (default: its confidence intervals)"
+    option(parser, "--factor F", meaning, number)
     option(parser, "--allow-unstable", "show an unstable design instead of refusing")
     option(parser, "--out FILE", "write the controller to a file")
 
@@ -73,6 +80,8 @@ def run(arguments: Namespace) -> int:
         derivative_filter=arguments.derivative_filter,
         setpoint_weight=arguments.setpoint_weight,
         allow_unstable=arguments.allow_unstable,
+        robust=arguments.robust,
+        factor=arguments.factor,
     )
     if arguments.out:
         design.tuning.save(Path(arguments.out))
@@ -92,6 +101,7 @@ def as_data(design: Design) -> dict[str, Any]:
         **asdict(design.tuning.gains),
         "polynomial": list(design.polynomial),
         "analysis": asdict(design.analysis),
+        "worst": asdict(design.worst) if design.worst is not None else None,
     }
     if design.tuning.kind == "p":
         content["stable_range"] = list(p_stable_range(design.tuning.model))
@@ -122,6 +132,13 @@ def _show(design: Design, out: str | None) -> None:
         table.add_row("steady-state error", f"{abs(100 * analysis.steady_state_error):.2f} %")
         table.add_row("gain margin", f"{analysis.gain_margin:.2f}")
         table.add_row("modulus margin", f"{analysis.modulus_margin:.2f}")
+    if design.worst is not None:
+        worst = design.worst
+        table.add_section()
+        settled = worst.settling_samples
+        table.add_row("at worst settles within", f"{settled} samples" if settled else "not")
+        table.add_row("at worst overshoots", f"{worst.overshoot:.2f} % of a goal step")
+        table.add_row("worst modulus margin", f"{worst.modulus_margin:.2f}")
     view = console()
     view.print(table)
     if out:

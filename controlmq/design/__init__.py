@@ -23,17 +23,23 @@ from controlmq.model import ArxModel
 
 if TYPE_CHECKING:
     from controlmq.design.analysis import Analysis
+    from controlmq.design.robust import Worst
 
 __all__ = ["Design", "design_controller", "p_stable_range", "place"]
 
 
 @dataclass(frozen=True)
 class Design:
-    """A tuning, the polynomial it was placed for and the analysis of the law as it runs."""
+    """A tuning, the polynomial it was placed for and the analysis of the law as it runs.
+
+    ``worst`` is the worst over all models that the consumer may be; None where their set is not
+    known.
+    """
 
     tuning: Tuning
     polynomial: tuple[float, ...]
     analysis: Analysis
+    worst: Worst | None = None
 
 
 def design_controller(
@@ -47,14 +53,26 @@ def design_controller(
     derivative_filter: float = 0.0,
     setpoint_weight: float = 1.0,
     allow_unstable: bool = False,
+    robust: bool = False,
+    factor: float | None = None,
 ) -> Design:
     """Place the closed-loop poles of a P, PI or PID controller and analyse the result.
 
     Say what you want in one way: ``poles``, a ``polynomial`` (highest power first), or
     ``settling_samples`` with an ``overshoot`` in percent (0 when not given). Without any, the
     published placement is used. An unstable loop is refused unless ``allow_unstable``.
+
+    ``robust`` finds the fastest placement that keeps a modulus margin of 0.5 for every model in
+    the 95 % intervals, or for every gain within ``factor`` of the model's.
     """
     wanted = wanted_polynomial(kind, poles, polynomial, settling_samples, overshoot)
+    if robust:
+        if any(way is not None for way in (poles, polynomial, settling_samples)):
+            raise InputError("robust finds a placement of its own; give no other with it.")
+        need("control", "design")
+        from controlmq.design.robust import robust_polynomial
+
+        wanted = robust_polynomial(model, kind, factor)
     tuning = Tuning(kind, place(kind, model, wanted), model, derivative_filter, setpoint_weight)
     if not allow_unstable and not is_stable(wanted):
         raise InputError(
@@ -63,6 +81,7 @@ def design_controller(
         )
     need("control", "design")
     from controlmq.design.analysis import analyse
+    from controlmq.design.robust import worst_of
 
     analysis = analyse(tuning)
     if not allow_unstable and not analysis.stable:
@@ -70,7 +89,8 @@ def design_controller(
             f"with derivative_filter {derivative_filter:g} the loop is unstable, though the "
             "poles asked for are not; filter less, or ask for an unstable design."
         )
-    return Design(tuning, wanted, analysis)
+    known = factor is not None or model.confidence_intervals is not None
+    return Design(tuning, wanted, analysis, worst_of(tuning, factor) if known else None)
 
 
 def wanted_polynomial(

@@ -74,7 +74,7 @@ def step_response(tuning: Tuning, samples: int) -> list[float]:
     return [float(rate) for rate in np.squeeze(rates)]
 
 
-def _polynomials(tuning: Tuning) -> tuple[list[float], list[float], list[float]]:
+def law_polynomials(tuning: Tuning) -> tuple[list[float], list[float], list[float]]:
     """Numerators of ``F`` and ``C`` and their common denominator, highest power first."""
     kp, ki, kd = tuning.gains.kp, tuning.gains.ki, tuning.gains.kd
     a, b = tuning.model.a, tuning.model.b
@@ -98,19 +98,19 @@ def _polynomials(tuning: Tuning) -> tuple[list[float], list[float], list[float]]
 
 def _loop(tuning: Tuning) -> control.TransferFunction:
     """What a signal meets on its way once around: the controller, then the consumer."""
-    _, law, denominator = _polynomials(tuning)
+    _, law, denominator = law_polynomials(tuning)
     plant = control.tf([tuning.model.b], [1, -tuning.model.a], True)
     return control.tf(law, denominator, True) * plant
 
 
 def _goal_to_rate(tuning: Tuning) -> control.TransferFunction:
-    prefilter, _, _ = _polynomials(tuning)
+    prefilter, _, _ = law_polynomials(tuning)
     return control.tf(np.multiply(tuning.model.b, prefilter), _sensitivity(tuning).den[0][0], True)
 
 
 def _sensitivity(tuning: Tuning) -> control.TransferFunction:
     """``1/(1 + loop)``: it keeps the closed loop's poles even when every gain is 0."""
-    _, law, denominator = _polynomials(tuning)
+    _, law, denominator = law_polynomials(tuning)
     around = np.polymul(denominator, [1, -tuning.model.a])
     return control.tf(around, np.polyadd(around, np.multiply(tuning.model.b, law)), True)
 
