@@ -24,6 +24,9 @@ SECONDS = {
 }
 """The seconds of each unit of time; a longer word may have an ``s`` at its end."""
 
+MADE_UP_SECONDS = 0.1
+"""Seconds. How long a stall may be for a goal to be made up for; a ceiling makes up for less."""
+
 Given = float | str | None
 """A rate or a time as a user gives it; None for no such goal."""
 
@@ -100,6 +103,17 @@ class Goals:
                 f"goal is {self.goal:g}/s and at_most is {self.at_most:g}/s, which never lets the "
                 "goal be reached; give a goal up to at_most, or one of the two."
             )
+
+    def pace(self, *, controlled: bool) -> tuple[float | None, float | None]:
+        """The rate that a bucket keeps the consumer to, messages/second, and its burst.
+
+        A controller holds the goal by itself. A goal makes up for stalls of a tenth of a second; a
+        burst of None is the usual one.
+        """
+        if self.goal is None or controlled:
+            return self.at_most, None
+        burst = max(1.0, MADE_UP_SECONDS * self.goal)
+        return self.goal, burst if self.at_most is None else None
 
     @property
     def ceiling(self) -> float | None:

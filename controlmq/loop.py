@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -131,18 +131,25 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one turn of the loop saw and decided."""
+    """What one turn of the loop saw and decided.
+
+    ``told`` has what the goals cost at present, one sentence each; where there is no rate to hold,
+    ``goal`` is not a number.
+    """
 
     sample: Sample
     goal: float
     prefetch: float
+    told: tuple[str, ...] = ()
 
 
 class Loop:
     """Drives a plant towards a goal, one sample at a time.
 
-    ``goal`` (messages/second) may be set between steps; so may ``controller``. ``record``
-    is called with the transition between every two consecutive samples.
+    ``goal`` (messages/second, None for a controller that needs none) may be set between steps; so
+    may ``controller``. ``record`` is called with the transition between every two consecutive
+    samples. What a controller has under ``told``, sentences by a word, is in the step, and
+    logged when a word appears for the first time.
 
     A controller that raises or returns something that is not a finite number of at least
     0 does not stop the consumer: the prefetch in force stays; this is logged
@@ -154,7 +161,7 @@ class Loop:
         self,
         plant: Plant,
         controller: Controller,
-        goal: float,
+        goal: float | None,
         *,
         record: Callable[[Transition], None] | None = None,
         group: str = "default",
@@ -162,17 +169,18 @@ class Loop:
     ) -> None:
         self.plant = plant
         self.controller = controller
-        self.goal = goal
+        self._goal = math.nan if goal is None else above_zero("goal", goal)
         self.record = record
         self.group = group
         self.trace = trace
         self._previous: Sample | None = None
         self._controller_failed = False
         self._record_failed = False
+        self._told: set[str] = set()
 
     @property
     def goal(self) -> float:
-        """The rate to hold, messages/second."""
+        """The rate to hold, messages/second; not a number where there is none."""
         return self._goal
 
     @goal.setter
@@ -189,7 +197,7 @@ class Loop:
         prefetch = self._decide(sample)
         if prefetch != sample.prefetch:
             self.plant.actuate(prefetch)
-        return Step(sample, self.goal, prefetch)
+        return Step(sample, self.goal, prefetch, self._tell())
 
     def run(self, samples: int) -> Iterator[Step]:
         """The next ``samples`` steps, one by one, so that a caller may act between them."""
@@ -215,6 +223,14 @@ class Loop:
             self._controller_failed = False
             log.warning("controller recovered; prefetch is %g", prefetch)
         return prefetch
+
+    def _tell(self) -> tuple[str, ...]:
+        """What the controller has to tell now, logged the first time."""
+        told: Mapping[str, str] = getattr(self.controller, "told", {})
+        for word in told.keys() - self._told:
+            log.warning("%s", told[word])
+        self._told |= told.keys()
+        return tuple(told.values())
 
     def _write(self, record: Callable[[Transition], None], transition: Transition) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -10,32 +11,37 @@ from pathlib import Path
 
 from controlmq.cli.arguments import count, number, option
 from controlmq.cli.live import TLS, add_consumer, consume_from
-from controlmq.controllers.limits import LOWEST_PREFETCH, Limits
-from controlmq.controllers.resolve import ControllerSpec
-from controlmq.controllers.unmodelled import Unmodelled
+from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
+from controlmq.goals import Goals
 from controlmq.loop import Step
 
 SUMMARY = "consume a queue and hold a goal"
 
 TEACHING = f"""\
-With a goal and no controller, an integral law that needs no model takes its gain from the rate
-itself, within --limits (0.1 to 250); one made from a model settles sooner and is quieter. With
-neither the prefetch stays at --prefetch. Ctrl-C lets the handler at work finish,
-acknowledges what is handled and closes the connection; a handler that raises ends the command,
-and its message goes back to the queue.
+Without any goal the consumer finds the least prefetch that loses no throughput; with --prefetch
+alone it stays there. Goals combine: the smallest prefetch that one of them asks for is in force.
+A goal alone needs no model; --controller holds it by a law of your own. Ctrl-C lets the handler
+at work finish, acknowledges what is handled and closes the connection; a handler that raises
+ends the command, and its message goes back to the queue.
 
 {TLS}
 examples:
-  controlmq run --queue orders --goal 400 --handler shop.orders:handle
+  controlmq run --queue orders --handler shop.orders:handle
+  controlmq run --queue orders --goal 400/s --handler shop.orders:handle
+  controlmq run --queue orders --at-most 5/minute --handler shop.orders:handle
+  controlmq run --queue orders --buffer-time "100 ms" --protect --handler shop.orders:handle
   controlmq run --queue orders --goal 400 --controller model.json --handler shop.orders:handle
   controlmq run --queue orders --goal 50 --controller pi.json --handler shop:handle --workers 8
   controlmq run --queue test --prefetch 20 --work 0.001 --samples 30 --json
 """
 
+WORDS = ("goal", "at_most", "buffer_time", "protect")
+"""The words for goals."""
+
 JSON_KEYS = (
     *("sample", "time", "rate", "goal", "prefetch", "next_prefetch", "in_flight", "held"),
-    *("starved", "handler_time", "buffer_time"),
+    *("starved", "handler_time", "buffer_time", "handlers", "busy", "turnaround", "told"),
 )
 """What a line of JSON says of a sample, in this order."""
 
@@ -43,7 +49,10 @@ JSON_KEYS = (
 def add_options(parser: ArgumentParser) -> None:
     """What the command takes."""
     add_consumer(parser)
-    option(parser, "--goal GOAL", "messages/second to hold", number)
+    option(parser, "--goal RATE", "hold this rate: messages/second, or as in 5/minute")
+    option(parser, "--at-most RATE", "never start more than this rate")
+    option(parser, "--buffer-time TIME", "let messages wait here: seconds, or as in '100 ms'")
+    option(parser, "--protect", "take less while what is behind the handlers is congested")
     option(parser, "--controller LAW|FILE", "p, pi (default), pid with --model, or a file")
     option(parser, "--model FILE", "a model file, as 'identify' writes it")
     option(parser, "--prefetch U", "messages of prefetch to start with", number)
@@ -58,13 +67,15 @@ def run(arguments: Namespace) -> int:
     """Consume, printing a line a sample, until stopped."""
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
+    goals = {word: getattr(arguments, word) for word in WORDS}
+    Goals(**goals)  # refuses mistakes before there is a connection
     seen = 0
 
     def on_step(step: Step) -> bool:
         nonlocal seen
         seen += 1
         try:
-            print(_json_line(step) if arguments.json else _line(step, arguments.goal), flush=True)
+            print(_json_line(step) if arguments.json else _line(step), flush=True)
         except BrokenPipeError:
             return False  # the reader of our output has closed it
         return arguments.samples is None or seen < arguments.samples
@@ -79,8 +90,8 @@ def run(arguments: Namespace) -> int:
             )
         consume_from(
             arguments,
-            goal=arguments.goal,
-            controller=controller_of(arguments),
+            **goals,
+            controller=arguments.controller or (arguments.model if arguments.goal else None),
             model=arguments.model,
             prefetch=arguments.prefetch,
             limits=limits_of(arguments),
@@ -90,26 +101,16 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def controller_of(arguments: Namespace) -> ControllerSpec | None:
-    """What was asked for; for a goal alone, the law that needs no model."""
-    from controlmq.consumer.consumer import DEFAULT_MAX_HELD
-
-    if arguments.goal is None:
-        return None
-    limits = limits_of(arguments) or Limits(LOWEST_PREFETCH, DEFAULT_MAX_HELD)
-    return arguments.controller or arguments.model or Unmodelled(limits)
-
-
 def limits_of(arguments: Namespace) -> Limits | None:
     """The limits that the arguments give."""
     return Limits(*arguments.limits) if arguments.limits else None
 
 
-def _line(step: Step, goal: float | None) -> str:
+def _line(step: Step) -> str:
     sample = step.sample
     words = [
         f"{sample.rate:9.1f} msg/s",
-        f"goal {goal:g}" if goal is not None else "",
+        "" if math.isnan(step.goal) else f"goal {step.goal:g}",
         f"prefetch {sample.prefetch:7.3f}",
         f"in flight {sample.in_flight:6.1f}",
         f"held {sample.held:5.1f}",
@@ -120,5 +121,6 @@ def _line(step: Step, goal: float | None) -> str:
 
 def _json_line(step: Step) -> str:
     sample = asdict(step.sample) | {"sample": step.sample.number, "rate": step.sample.rate}
-    known = sample | {"goal": step.goal, "next_prefetch": step.prefetch}
+    goal = None if math.isnan(step.goal) else step.goal
+    known = sample | {"goal": goal, "next_prefetch": step.prefetch, "told": step.told}
     return json.dumps({key: known[key] for key in JSON_KEYS})

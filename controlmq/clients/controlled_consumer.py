@@ -14,8 +14,10 @@ from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
-from controlmq.controllers import OpenLoop
+from controlmq.controllers import Limits, OpenLoop
+from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
+from controlmq.goals import Given, Goals
 from controlmq.loop import Controller, Loop, Sample, Step
 
 log = logging.getLogger("controlmq")
@@ -37,15 +39,16 @@ class ControlledConsumer:
         asked: float | None,
         runner: Runner,
     ) -> None:
-        goal = settings.goal_for(queue)
+        self._goals = settings.goals.of(queue)
+        self._controlled = settings.controller is not None
+        goal = self._goals.goal
         given = settings.controller
         limits = given.limits if given is not None else settings.limits
-        controlled = controller is not None
         self.plant = Consumer(
             tag,
             queue,
             settings.start(asked, goal, limits),
-            settings.shape(limits, controlled=controlled),
+            settings.shape(limits, controller),
             clock(),
         )
         self.last: Step | None = None
@@ -60,11 +63,12 @@ class ControlledConsumer:
         self.loop = Loop(
             self,
             controller or _hold,
-            goal if goal is not None else 1.0,
+            goal,
             record=settings.record,
             group=settings.group or queue,
             trace=uuid.uuid4().hex[:12],
         )
+        self.plant.pace(*self._goals.pace(controlled=self._controlled))
 
     @property
     def tag(self) -> str:
@@ -78,12 +82,35 @@ class ControlledConsumer:
 
     @property
     def goal(self) -> float:
-        """Messages/second."""
+        """The rate to hold, messages/second; not a number where there is none."""
         return self.loop.goal
 
     @goal.setter
-    def goal(self, goal: float) -> None:
-        self.loop.goal = goal
+    def goal(self, goal: Given) -> None:
+        self.goals = replace(self._goals, goal=goal)  # type: ignore[arg-type] # it is read there
+
+    @property
+    def goals(self) -> Goals:
+        """All that the consumer is to do. Set them, and it goes on from where it is."""
+        return self._goals
+
+    @goals.setter
+    def goals(self, goals: Goals) -> None:
+        if self.loop.controller is _hold:
+            raise InputError(
+                f"the prefetch of consumer {self.tag} is fixed; wrap without prefetch= to give it "
+                "goals."
+            )
+        if isinstance(self.loop.controller, Selector):
+            self.loop.controller.goals = goals
+        if goals.goal is not None:
+            self.loop.goal = goals.goal
+        self._goals = goals
+        self._pace()
+
+    def _pace(self) -> None:
+        """Let the consumer keep to the rate itself, unless a controller holds it."""
+        self._runner.pace(self.plant, *self._goals.pace(controlled=self._controlled))
 
     @property
     def prefetch(self) -> float:
@@ -133,7 +160,10 @@ class ControlledConsumer:
         found = file.changed()
         if found is not None:
             # Every law goes on from the prefetch in force, so this causes no bump.
-            self.loop.controller = found.make()
+            if isinstance(self.loop.controller, Selector):
+                self.loop.controller.controller = found.make()
+            else:
+                self.loop.controller = found.make()
             if not self._limits_given:
                 self._runner.core.limited(self.plant, found.limits, self.plant.now)
 
@@ -160,16 +190,22 @@ class Controllers:
 
     def new(self, settings: Settings, queue: str) -> Controller | None:
         """A controller for a consumer of ``queue``; None where the prefetch stays fixed."""
-        if settings.controller is None:
+        goals = settings.goals.of(queue)
+        if not settings.adapts(goals):
             return None
+        if settings.controller is None:
+            return Selector(goals, settings.limits or Limits.widest())
         controller = self._own(settings.controller.make())
         # A plan has no goal, and needs none.
-        if settings.goal_for(queue) is None and not isinstance(controller, OpenLoop):
+        if goals.goal is None and not isinstance(controller, OpenLoop):
             raise InputError(
                 f"queue {queue} has no goal; give one in messages/second, for a controller of "
                 "your own too."
             )
-        return controller
+        if goals.buffer_time is None and not goals.protect:
+            return controller  # as published
+        limits = settings.limits or settings.controller.limits or Limits.widest()
+        return Selector(goals, limits, controller)
 
     def _own(self, controller: Controller) -> Controller:
         """``controller`` itself the first time, a copy of what it was then from the second on.

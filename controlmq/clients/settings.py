@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
@@ -11,8 +11,10 @@ from controlmq.consumer.consumer import Shape, WindowChoice
 from controlmq.consumer.sensors import HandlerPool
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ResolvedController
+from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
-from controlmq.loop import Step, Transition
+from controlmq.goals import Goals, GoalsByQueue
+from controlmq.loop import Controller, Step, Transition
 
 START_PREFETCH = 1.0
 """Messages. The prefetch to start from when nothing says which."""
@@ -24,7 +26,7 @@ DEFAULT_INTERVAL_SECONDS = 1.0
 class Settings:
     """What :func:`controlmq.wrap` was given; see there."""
 
-    goal: float | Mapping[str, float] | None = None
+    goals: GoalsByQueue = field(default_factory=GoalsByQueue)
     controller: ResolvedController | None = None
     interval: float | None = None
     prefetch: float | None = None
@@ -36,17 +38,10 @@ class Settings:
     record: Callable[[Transition], None] | None = None
     on_step: Callable[[Step], None] | None = None
     group: str | None = None
+    fixed: bool = False
+    """Whether control has ended: every consumer from now on keeps the prefetch it starts with."""
 
     def __post_init__(self) -> None:
-        goals = self.goal if isinstance(self.goal, Mapping) else {"": self.goal}
-        for queue, goal in goals.items():
-            if goal is not None:
-                above_zero(f"goal of queue {queue}" if queue else "goal", goal)
-        if self.controller is None and any(goal is not None for goal in goals.values()):
-            raise InputError(
-                "a goal needs a controller to hold it; give wrap a controller: a law, a file, a "
-                "model or an object."
-            )
         if self.interval is not None:
             above_zero("interval", self.interval)
             if self.controller is not None:
@@ -75,11 +70,11 @@ class Settings:
         model = self.controller.model if self.controller is not None else None
         return model.interval if model is not None else DEFAULT_INTERVAL_SECONDS
 
-    def goal_for(self, queue: str) -> float | None:
-        """The goal of consumers on ``queue``."""
-        if isinstance(self.goal, Mapping):
-            return self.goal.get(queue)
-        return self.goal
+    def adapts(self, goals: Goals) -> bool:
+        """Whether the prefetch of a consumer with these goals moves."""
+        if self.fixed:
+            return False
+        return self.controller is not None or self.prefetch is None or goals != Goals()
 
     def start(self, asked: float | None, goal: float | None, limits: Limits | None) -> float:
         """The prefetch to start from; ``asked`` is what ``basic_qos`` said."""
@@ -89,20 +84,26 @@ class Settings:
             prefetch = asked
         elif goal is not None and self.controller is not None and self.controller.model is not None:
             prefetch = self.controller.model.prefetch_for(goal)
-        elif self.controller is None:
+        elif self.fixed:
             raise InputError(
-                "there is no prefetch to hold; give wrap a prefetch or a goal and a controller, "
-                "or call basic_qos before basic_consume."
+                "there is no prefetch to hold; give unwrap a prefetch, or call basic_qos before "
+                "basic_consume."
             )
         else:
             prefetch = START_PREFETCH
         return limits.clamp(prefetch) if limits else prefetch
 
-    def shape(self, limits: Limits | None, *, controlled: bool) -> Shape:
-        """How the window of a consumer may be made."""
+    def shape(self, limits: Limits | None, controller: Controller | None) -> Shape:
+        """How the window of a consumer may be made.
+
+        Spreading makes a rate steadier and the window worth less than its slots, which the least
+        prefetch and a time in the buffer are about.
+        """
+        only_goals = isinstance(controller, Selector) and controller.controller is None
         return Shape(
             window=self.window,
-            controlled=controlled,
+            controlled=controller is not None,
+            spreads=not only_goals,
             limits=limits,
             max_held=self.max_held,
             max_hold=self.max_hold,

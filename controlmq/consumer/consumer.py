@@ -51,14 +51,15 @@ REFUSED_LANE_RETRY_SECONDS = 10.0
 class Shape:
     """How the window of a consumer may be made.
 
-    ``controlled`` says that a controller will move the prefetch, so that acks are spread and
-    lanes stay small enough to be retired. ``max_held`` and ``max_hold`` (seconds) bound what
-    is held; ``interval`` (seconds) is the length of a sample. ``handlers`` is their number or the
-    pool they run in, if the user has said so.
+    ``controlled`` says that a controller will move the prefetch, so that lanes stay small enough
+    to be retired; with ``spreads`` its acks are spread, too. ``max_held`` and ``max_hold``
+    (seconds) bound what is held; ``interval`` (seconds) is the length of a sample. ``handlers`` is
+    their number or the pool they run in, if the user has said so.
     """
 
     window: WindowChoice = "auto"
     controlled: bool = False
+    spreads: bool = True
     limits: Limits | None = None
     max_held: int | None = None
     max_hold: float = 10.0
@@ -78,6 +79,7 @@ class Consumer:
         self.queue = queue
         self.kind = shape.window
         self.controlled = shape.controlled
+        self.spreads = shape.spreads
         self.limits = shape.limits
         self.interval = shape.interval
         self.now = now
@@ -156,7 +158,7 @@ class Consumer:
 
     def _space(self) -> None:
         # What a bucket paces is spread already.
-        spread = self.controlled and self.window.bucket is None
+        spread = self.controlled and self.spreads and self.window.bucket is None
         self.window.spacing = self.spread.spacing(self.window.target) if spread else 0.0
 
     def start_next_interval(self) -> None:

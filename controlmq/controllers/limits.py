@@ -13,6 +13,11 @@ LOWEST_PREFETCH = 0.1
 keeps receiving something to measure."""
 
 
+MOST_WITHOUT_LIMITS = 2000.0
+"""Messages. How far a law without a model may go where the user gives no limits: what quorum
+queues take for a prefetch without a limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The prefetch stays within ``low`` and ``high`` messages, whatever the law asks for."""
@@ -27,6 +32,11 @@ class Limits:
             raise InputError(
                 f"the limits are {self.low:g} to {self.high:g}; low must be below high."
             )
+
+    @classmethod
+    def widest(cls) -> Limits:
+        """What a law without a model stays within where the user gives no limits."""
+        return cls(LOWEST_PREFETCH, MOST_WITHOUT_LIMITS)
 
     @classmethod
     def of(cls, model: ArxModel) -> Limits:

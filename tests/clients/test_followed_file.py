@@ -14,6 +14,7 @@ from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.settings import Settings
 from controlmq.controllers import PI, Limits
 from controlmq.controllers.resolve import default_tuning, resolve
+from controlmq.goals import GoalsByQueue
 from controlmq.model import ArxModel
 from controlmq.replacing import write_atomically
 
@@ -30,7 +31,7 @@ def consumer_of(
 ) -> ControlledConsumer:
     """A consumer on a queue of the test's own."""
     given = resolve(controller, model=model, limits=limits)
-    settings = Settings(goal=GOAL, controller=given, limits=limits)
+    settings = Settings(goals=GoalsByQueue({"goal": GOAL}), controller=given, limits=limits)
     nowhere: Any = None  # nothing is sent
     return ControlledConsumer("mine", "orders", settings, given.make(), prefetch, Runner(nowhere))
 

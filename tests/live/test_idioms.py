@@ -9,7 +9,7 @@ import pika.exceptions
 import pytest
 
 from controlmq.clients.channel_runner import clock
-from controlmq.clients.pika.wrap import wrap
+from controlmq.clients.pika.wrap import unwrap, wrap
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step
@@ -256,13 +256,15 @@ def test_what_a_window_cannot_do_is_refused_with_a_sentence(
     with pytest.raises(InputError, match="cannot wrap a BlockingConnection"):
         wrap(connection)
     with pytest.raises(InputError, match="no prefetch to hold"):
-        wrap(connection.channel()).basic_consume(queue_name, print)
+        unwrap(wrap(connection.channel())).basic_consume(queue_name, print)
     with pytest.raises(InputError, match="needs a model"):
         wrap(connection.channel(), 400, "pi").basic_consume(queue_name, print)
-    with pytest.raises(InputError, match="a goal needs a controller"):
-        wrap(connection.channel(), 400, prefetch=5)
-    with pytest.raises(InputError, match="a goal needs a controller"):
-        channel.basic_consume(queue_name, print, goal=400)
+    with pytest.raises(InputError, match="goal is '400/fortnight'; give messages per second"):
+        wrap(connection.channel(), "400/fortnight")
+    with pytest.raises(InputError, match="buffer_time is -1; give a number above 0"):
+        wrap(connection.channel(), buffer_time=-1)
+    with pytest.raises(InputError, match="goal is 0; give a number above 0"):
+        channel.basic_consume(queue_name, print, goal=0)
     with pytest.raises(InputError, match="has no goal"):
         wrap(connection.channel(), controller=changing(3)).basic_consume(queue_name, print)
 

@@ -14,6 +14,7 @@ from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
 from controlmq.clients.settings import Settings
 from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
+from controlmq.goals import Given
 
 Callback = Callable[..., Any]
 
@@ -134,9 +135,9 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         arguments: dict[str, Any] | None = None,
         callback: Callback | None = None,
         *,
-        goal: float | None = None,
+        goal: Given = None,
     ) -> str:
-        """As pika's; ``goal`` (messages/second) is this consumer's own."""
+        """As pika's; ``goal`` (messages/second, or as in "400/s") is this consumer's own."""
         if not callable(on_message_callback) or not (callback is None or callable(callback)):
             # In pika's own words.
             return str(super().basic_consume(queue, on_message_callback, callback=callback))

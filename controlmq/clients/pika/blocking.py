@@ -14,6 +14,7 @@ from controlmq.clients.pika.generator import Generator, Message
 from controlmq.clients.settings import Settings
 from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
+from controlmq.goals import Given
 
 
 class BlockingAdapter:
@@ -104,9 +105,9 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         consumer_tag: str | None = None,
         arguments: dict[str, Any] | None = None,
         *,
-        goal: float | None = None,
+        goal: Given = None,
     ) -> str:
-        """As pika's; ``goal`` (messages/second) is this consumer's own."""
+        """As pika's; ``goal`` (messages/second, or as in "400/s") is this consumer's own."""
         if not callable(on_message_callback):
             # In pika's own words.
             return str(super().basic_consume(queue, on_message_callback))
@@ -151,9 +152,9 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         inactivity_timeout: float | None = None,
         consumer_tag: str | None = None,
         *,
-        goal: float | None = None,
+        goal: Given = None,
     ) -> Iterator[Message]:
-        """As pika's; ``goal`` (messages/second) is this consumer's own."""
+        """As pika's; ``goal`` (messages/second, or as in "400/s") is this consumer's own."""
         private.raise_if_not_open(self._inner)
         parameters = (queue, auto_ack, exclusive)
         if self._generator is None:

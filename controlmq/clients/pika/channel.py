@@ -16,6 +16,7 @@ from controlmq.clients.pika import private
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
 from controlmq.errors import InputError
+from controlmq.goals import Given, GoalsByQueue
 
 
 class AdaptivePikaChannel:
@@ -65,7 +66,7 @@ class AdaptivePikaChannel:
         queue: str,
         on_message: Callable[..., Any],
         tag: str | None,
-        goal: float | None,
+        goal: Given,
         auto_ack: bool,
         subscription: dict[str, Any],
     ) -> ControlledConsumer:
@@ -85,7 +86,8 @@ class AdaptivePikaChannel:
             # It may have been written since the channel was wrapped.
             settings = replace(settings, controller=given.read_again())
         if goal is not None:
-            settings = replace(settings, goal=goal)
+            goals = GoalsByQueue({**settings.goals.given, "goal": goal})
+            settings = replace(settings, goals=goals)
         if subscription["exclusive"]:
             settings = replace(settings, window="single")
         queue = queue or self._last_queue
@@ -201,7 +203,9 @@ class AdaptivePikaChannel:
         """Control no more: keep every consumer at this prefetch, or at the slots it has."""
         slots = [each.window.granted for each in self._runner.core.consumers.values()]
         later = prefetch or self._settings.prefetch or max(slots, default=None)
-        self._settings = replace(self._settings, goal=None, controller=None, prefetch=later)
+        self._settings = replace(
+            self._settings, goals=GoalsByQueue(), controller=None, prefetch=later, fixed=True
+        )
         for consumer in self.adaptive_consumers.values():
             consumer.end_control()
         self._fixed = True

@@ -19,14 +19,18 @@ from controlmq.consumer.sensors import HandlerPool
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, ModelSpec, resolve
 from controlmq.errors import InputError
+from controlmq.goals import GivenByQueue, GoalsByQueue
 from controlmq.loop import Step, Transition
 
 
 def wrap(
     channel: Any,
-    goal: float | Mapping[str, float] | None = None,
+    goal: GivenByQueue = None,
     controller: ControllerSpec | None = None,
     *,
+    at_most: GivenByQueue = None,
+    buffer_time: GivenByQueue = None,
+    protect: bool | Mapping[str, bool] = False,
     model: ModelSpec | None = None,
     interval: float | None = None,
     prefetch: float | None = None,
@@ -44,15 +48,23 @@ def wrap(
     The channel, a ``BlockingChannel`` or an asynchronous ``Channel`` of pika, is returned: it
     is the same object, and behaves as before.
 
-    ``goal`` is the arrival rate to hold, in messages/second, or one for each queue by name;
-    ``controller`` is anything :func:`controlmq.controllers.resolve.controller_from` takes;
-    ``model``, itself or its file, is what the gains of a law given by name come from. A file is
-    read again whenever it changes. Without a controller the prefetch stays fixed, and there must
-    be no goal. The loop turns every ``interval`` seconds: the model's, or 1 without one.
+    What each consumer is to do are its goals, one for all queues or a mapping from queues. They
+    combine; without any, it finds the least prefetch that loses no throughput:
 
-    ``prefetch`` is where a consumer starts; without it, what ``basic_qos`` said, else what
-    the model expects to meet the goal, else 1. ``limits`` bound it, by default the model's
-    linear range.
+    - ``goal``: hold this rate, messages/second or a text such as ``"400/s"``;
+    - ``at_most``: never start more than this rate, as in ``"5/minute"``;
+    - ``buffer_time``: let a message wait about this long here, seconds or as in ``"100 ms"``;
+    - ``protect``: take less while handlers are slow because what is behind them is congested.
+
+    ``controller``, anything :func:`controlmq.controllers.resolve.controller_from` takes, holds
+    the rate ``goal`` by moving the prefetch, as published;
+    ``model``, itself or its file, is what the gains of a law given by name come from. A file is
+    read again whenever it changes. The loop turns every ``interval`` seconds: the model's, or 1
+    without one.
+
+    ``prefetch`` is where a consumer starts, and where it stays without a goal; without it, what
+    ``basic_qos`` said, else what the model expects to meet the goal, else 1. ``limits`` bound it,
+    by default the model's linear range, or 0.1 to 2,000 without a model.
 
     ``window`` is ``"auto"``, ``"lanes"`` or ``"single"``: the last where only one consumer may
     exist, subscribed at the upper limit (250 without limits). At most ``max_held`` acks are
@@ -73,7 +85,9 @@ def wrap(
     if controller is not None:
         resolved = resolve(controller, model=model, limits=limits)
     settings = Settings(
-        goal=goal,
+        goals=GoalsByQueue(
+            {"goal": goal, "at_most": at_most, "buffer_time": buffer_time, "protect": protect}
+        ),
         controller=resolved,
         interval=interval,
         prefetch=prefetch,

@@ -1,0 +1,50 @@
+"""What a goal costs, for the user to be told."""
+
+from __future__ import annotations
+
+from controlmq.goals import Goals
+from controlmq.loop import Sample
+
+COSTLY_SHARE = 0.05
+"""Share of handlers' time, or of tokens, from which on a cost is worth telling."""
+
+TOLD_AFTER_SAMPLES = 5
+"""Samples in a row for which it must have been so: a single one may be noise."""
+
+
+class Costs:
+    """The costs of goals that have stood for some samples, by the word of the goal."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def __call__(self, sample: Sample, goals: Goals, in_force: str) -> dict[str, str]:
+        """One sentence for each goal that has cost something in this sample and those before."""
+        now = costs(sample, goals, in_force)
+        self._seen = {word: self._seen.get(word, 0) + 1 for word in now}
+        return {word: now[word] for word in now if self._seen[word] >= TOLD_AFTER_SAMPLES}
+
+
+def costs(sample: Sample, goals: Goals, in_force: str) -> dict[str, str]:
+    """What goals have cost in this sample, by the word of the goal."""
+    found: dict[str, str] = {}
+    if not sample.window_limited or not sample.arrivals:
+        return found
+    idle = 1 - sample.busy
+    if in_force == "buffer_time" and goals.buffer_time is not None and idle > COSTLY_SHARE:
+        if sample.buffer_time > goals.buffer_time / 2:
+            found["buffer_time"] = (
+                f"a buffer time of {goals.buffer_time:g} s leaves handlers idle for "
+                f"{100 * idle:.0f} % of their time; give more, or accept the loss"
+            )
+    if goals.goal is not None and sample.unused > COSTLY_SHARE and idle < COSTLY_SHARE:
+        found["goal"] = (
+            f"the goal of {goals.goal:g}/s is above the {sample.rate:.4g}/s that "
+            f"{sample.handlers} busy handlers do; give a lower goal or more handlers"
+        )
+    if goals.at_most is not None and idle > COSTLY_SHARE and sample.unused < COSTLY_SHARE:
+        found["at_most"] = (
+            f"the queue offers more than at_most, {goals.at_most:g}/s: messages wait in the "
+            f"queue while handlers are idle for {100 * idle:.0f} % of their time"
+        )
+    return found

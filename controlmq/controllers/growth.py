@@ -1,0 +1,74 @@
+"""Not asking for more where more has been of no use."""
+
+from __future__ import annotations
+
+import math
+
+from controlmq.loop import Sample
+
+SAME_FACTOR = 1.05
+"""Factor up to which a prefetch still counts as the one from which growth began."""
+
+JUDGED_FACTOR = 1.25
+"""Factor by which the prefetch must have grown before it is judged what that has brought."""
+
+LEAST_GAIN = 0.2
+"""Share of the growth of the prefetch that the rate must follow, or else it was in vain."""
+
+REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
+"""Samples for which a growth in vain is not repeated: at first, and at most."""
+
+CHANGED_SHARE = 0.2
+"""Share by which the rate must have fallen for a rest to end early: it is another consumer now."""
+
+IDLE_SHARE = 0.02
+"""Handlers that are idle for less than this have no use for more messages anyway."""
+
+
+class Growth:
+    """Keeps a law from growing without end where idle handlers do not get more by it.
+
+    Where broker, network or the client itself is the limit, handlers stay idle however large the
+    prefetch is. A growth by a quarter or more that the rate did not follow, by a fifth of it, is
+    taken back to what the rate has followed, and tried again only after a rest, which doubles
+    each time.
+    """
+
+    def __init__(self) -> None:
+        self.resting = 0
+        """Samples for which growth is not tried."""
+        self._ceiling = math.inf
+        self._next_rest = REST_SAMPLES
+        self._prefetch, self._rate, self._age = 0.0, 0.0, REST_SAMPLES
+        """Where the present growth began, and how many samples ago."""
+
+    def allowed(self, sample: Sample, asked: float) -> float:
+        """``asked``, or what it may be at most."""
+        if self.resting:
+            self.resting -= 1
+            if not self.resting or sample.rate < (1 - CHANGED_SHARE) * self._rate:
+                self.resting, self._ceiling = 0, math.inf
+                self._begin(sample.prefetch, sample.rate)
+        else:
+            self._judge(sample, asked)
+        return min(asked, self._ceiling)
+
+    def _judge(self, sample: Sample, asked: float) -> None:
+        self._age += 1
+        if self._age > REST_SAMPLES:
+            self._begin(sample.prefetch, sample.rate)
+        elif sample.prefetch <= SAME_FACTOR * self._prefetch:
+            self._begin(min(sample.prefetch, self._prefetch), sample.rate)
+        if sample.prefetch < JUDGED_FACTOR * self._prefetch:
+            return
+        if sample.rate / self._rate - 1 >= LEAST_GAIN * (sample.prefetch / self._prefetch - 1):
+            self._begin(sample.prefetch, sample.rate)
+            self._next_rest = REST_SAMPLES
+        elif asked > sample.prefetch and sample.busy < 1 - IDLE_SHARE:
+            # As far as the rate has followed, the growth was right.
+            self._ceiling = self._prefetch * max(sample.rate / self._rate, 1.0)
+            self.resting = self._next_rest
+            self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
+
+    def _begin(self, prefetch: float, rate: float) -> None:
+        self._prefetch, self._rate, self._age = prefetch, rate, 0

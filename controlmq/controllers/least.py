@@ -1,0 +1,106 @@
+"""The least prefetch that loses no throughput."""
+
+from __future__ import annotations
+
+import math
+
+from controlmq.controllers.growth import Growth
+from controlmq.controllers.limits import Limits
+from controlmq.loop import Sample
+
+IDLE_SHARE = 0.01
+"""Share of their time that handlers may lack a message: what the least prefetch may cost."""
+
+UNUSED_SHARE = 0.1
+"""Share of the tokens of a bucket that may find no ack waiting. The bucket keeps them for the acks
+that come a little later, so that they are not lost."""
+
+SMALLEST_STEP, LARGEST_STEP = 0.005, 0.08
+"""Shares by which the margin moves in a sample, per relative deviation from the share allowed. A
+step is halved when the deviation changes its sign, so that it gets small where the margin is
+right, and grows again while the sign stays."""
+
+STEP_GROWTH = 1.3
+"""Factor by which a step grows while the sign stays."""
+
+LARGEST_DEVIATION = 3.0
+"""Relative deviations above this count as this: an idle second must not flood the buffer."""
+
+MESSAGES_FOR_A_STEP = 200.0
+"""Arrivals in a sample from which a full step is made: fewer say less about the idle share."""
+
+SMOOTHING_MESSAGES = 100.0
+"""Arrivals over which the flow is smoothed: a sample with as many counts one half."""
+
+REACHED_SHARE = 0.98
+"""Share of the rate of a bucket from which on it counts as reached."""
+
+LEAST_BUSY_SHARE = 0.001
+"""Handlers that were busy for less of their time say nothing of what they could do."""
+
+
+class LeastPrefetch:
+    """``u = (1 + m) (c + R y / busy)``: what is under way if handlers never lack a message.
+
+    ``c`` handlers have one each, and the rest is on its way to them, with the turnaround ``R``:
+    handlers that were busy for half of the interval could have done twice the rate ``y``. The
+    margin ``m`` covers what random work and jitter ask for, no more and no less: it makes the
+    share of time for which handlers lack a message 1 %.
+
+    Where a bucket keeps the consumer to a ``rate`` (messages/second), handlers are idle because
+    of it, and no more is asked for than that rate needs, with one slot more for the ack that waits
+    for its token. What counts then are tokens that found no ack waiting, as far as handlers had
+    time for them; without ``capped`` even if they had none.
+
+    While something else keeps the prefetch lower than this law asks for, the margin does not
+    grow.
+    """
+
+    kind = "least"
+
+    def __init__(self, limits: Limits, rate: float | None = None, *, capped: bool = True) -> None:
+        self.limits = limits
+        self.rate = rate
+        self.capped = capped
+        self._margin = 0.0
+        self._step, self._rising = LARGEST_STEP, True
+        self._flow = 0.0
+        """The rate without any lack of messages, smoothed; messages/second."""
+        self._asked = 0.0
+        """The prefetch that was asked for last."""
+        self._growth = Growth()
+
+    def __call__(self, sample: Sample, goal: float) -> float:
+        """The prefetch for the next interval."""
+        if not sample.window_limited or not sample.arrivals or sample.busy <= 0:
+            return self.limits.clamp(sample.prefetch)
+        full = 1 / max(sample.busy, LEAST_BUSY_SHARE)
+        if self.rate is not None:
+            paced = self.rate / sample.rate
+            full = min(full, paced) if self.capped else paced
+        weight = sample.arrivals / (sample.arrivals + SMOOTHING_MESSAGES) if self._flow else 1.0
+        self._flow += weight * (full * sample.rate - self._flow)
+        self._adjust_margin(sample)
+        needed = full * sample.handlers * sample.busy + sample.turnaround * self._flow
+        asked = max((1 + self._margin) * needed, 1.0)
+        if self.rate is not None:
+            asked += 1.0
+        if self.rate is None or sample.rate < REACHED_SHARE * self.rate:
+            asked = self._growth.allowed(sample, asked)
+        self._asked = self.limits.clamp(asked)
+        return self._asked
+
+    def _adjust_margin(self, sample: Sample) -> None:
+        deviation = min(sample.unused / UNUSED_SHARE - 1, LARGEST_DEVIATION)
+        if self.capped:
+            deviation = min(deviation, (1 - sample.busy) / IDLE_SHARE - 1)
+        if deviation > 0 and (sample.prefetch < self._asked or self._growth.resting):
+            return
+        trust = math.sqrt(min(1.0, sample.arrivals / MESSAGES_FOR_A_STEP))
+        same = (deviation > 0) == self._rising
+        self._rising = deviation > 0
+        self._step *= STEP_GROWTH if same else 0.5
+        self._step = min(max(self._step, SMALLEST_STEP), LARGEST_STEP)
+        self._margin += self._step * (1 + self._margin) * deviation * trust
+        if self.rate is not None:
+            self._margin = max(self._margin, 0.0)
