@@ -1,0 +1,18 @@
+"""A tournament of laws for goals: ours and those of other projects, on the same plants."""
+
+from simulator.studies.tournament.entries import TABLES, Entry
+from simulator.studies.tournament.plants import Phase, Plant, drawn, drive
+from simulator.studies.tournament.trials import METRICS, Trial, cost, run_trial
+
+__all__ = [
+    "METRICS",
+    "TABLES",
+    "Entry",
+    "Phase",
+    "Plant",
+    "Trial",
+    "cost",
+    "drawn",
+    "drive",
+    "run_trial",
+]

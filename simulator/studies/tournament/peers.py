@@ -1,0 +1,299 @@
+"""Laws of other projects, each written from its formula, to be compared with ours.
+
+Symbols: ``u`` is the prefetch in force, ``y`` the rate, ``e = goal - y``. The laws of
+gfads/adaptive-moms and Netflix/concurrency-limits decide whole prefetches within limits. Each
+function returns a fresh controller; its keyword is what light tuning may change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+from controlmq.controllers.limits import Limits
+from controlmq.loop import Controller, Sample
+
+MOMS = Limits(1.0, 100.0)
+"""The limits of gfads/adaptive-moms."""
+
+LIMITER = Limits(1.0, 1000.0)
+"""Limits of the concurrency limiters."""
+
+Law = Callable[[Sample, float], float]
+
+
+def whole(law: Law, limits: Limits = MOMS) -> Controller:
+    """``law`` with its decisions rounded to whole prefetches within limits."""
+    return lambda sample, goal: limits.clamp(float(round(law(sample, goal))))
+
+
+# gfads/adaptive-moms and selfadaptive: hold a rate
+
+
+def on_off() -> Controller:
+    """All or nothing: the most while the rate is below the goal, else the least."""
+    return whole(lambda sample, goal: MOMS.high if goal >= sample.rate else MOMS.low)
+
+
+def on_off_dead_zone(band: float = 100.0) -> Controller:
+    """On-off that holds while ``|e|`` is within a band."""
+
+    def law(sample: Sample, goal: float) -> float:
+        error = goal - sample.rate
+        if abs(error) <= band:
+            return sample.prefetch
+        return MOMS.high if error > 0 else MOMS.low
+
+    return whole(law)
+
+
+def on_off_hysteresis(band: float = 100.0) -> Controller:
+    """On-off that changes sides only where the error has left a band on the other one."""
+    side = MOMS.high
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal side
+        error = goal - sample.rate
+        if abs(error) > band:
+            side = MOMS.high if error > 0 else MOMS.low
+        return side
+
+    return whole(law)
+
+
+def pid(
+    gain: float = 1.0,
+    *,
+    kp: float = -0.0016,
+    ki: float = 0.006,
+    kd: float = 0.0,
+    shape: Callable[[float], float] = lambda error: error,
+    weight: float = 1.0,
+    smooth: float = 0.0,
+    dead: float = 0.0,
+) -> Controller:
+    """Positional PID with a clamped output and a sum that nothing bounds.
+
+    ``shape`` is applied to the error, ``weight`` to the goal in the proportional part, ``smooth``
+    to the derivative; errors within ``dead`` leave the prefetch as it is.
+    """
+    total = last = derivative = 0.0
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal total, last, derivative
+        error = shape(goal - sample.rate)
+        if abs(goal - sample.rate) <= dead:
+            return sample.prefetch
+        total += error * sample.interval
+        derivative = smooth * derivative + (1 - smooth) * (error - last) / sample.interval
+        last = error
+        weighted = shape(weight * goal - sample.rate)
+        return gain * (kp * weighted + ki * total + kd * derivative)
+
+    return whole(law)
+
+
+def error_squared_full(gain: float = 1.0) -> Controller:
+    """``|e|`` times all three parts."""
+    return pid(gain, shape=lambda error: error * abs(error) / 100.0)
+
+
+def error_squared_proportional(gain: float = 1.0) -> Controller:
+    """``|e|`` times the proportional part alone."""
+    total = 0.0
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal total
+        error = goal - sample.rate
+        total += error * sample.interval
+        return gain * (-0.0016 * error * abs(error) / 100.0 + 0.006 * total)
+
+    return whole(law)
+
+
+def incremental(gain: float = 1.0, kp: float = -0.0016, ki: float = 0.006) -> Controller:
+    """``u + Kp de + Ki e``."""
+    last: float | None = None
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal last
+        error = goal - sample.rate
+        change = error - (error if last is None else last)
+        last = error
+        return sample.prefetch + gain * (kp * change + ki * error)
+
+    return whole(law)
+
+
+def gain_scheduled(share: float = 0.25) -> Controller:
+    """Twice the gains while the error is above a share of the goal."""
+    small, large = incremental(1.0), incremental(2.0)
+    return lambda sample, goal: (large if goal - sample.rate > share * goal else small)(
+        sample, goal
+    )
+
+
+def hpa(tolerance: float = 0.0) -> Controller:
+    """Kubernetes' rule: ``round(u goal / y)``, unless the ratio is within a tolerance of 1."""
+
+    def law(sample: Sample, goal: float) -> float:
+        if not sample.arrivals:
+            return sample.prefetch
+        ratio = goal / sample.rate
+        return sample.prefetch if abs(ratio - 1) <= tolerance else sample.prefetch * ratio
+
+    return whole(law)
+
+
+def astar(band: float = 0.1) -> Controller:
+    """AsTAR: below the band +1, or double where it is far; above it -1, or half."""
+
+    def law(sample: Sample, goal: float) -> float:
+        if sample.rate < (1 - band) * goal:
+            return sample.prefetch * 2 if sample.rate < goal / 2 else sample.prefetch + 1
+        if sample.rate > (1 + band) * goal:
+            return sample.prefetch / 2 if sample.rate > 2 * goal else sample.prefetch - 1
+        return sample.prefetch
+
+    return whole(law)
+
+
+FUZZY_CENTRES = ((0.0, 0.0), (500.0, 1.0), (1500.0, 2.0), (3000.0, 3.0))
+"""Errors in messages/second, and the change of the prefetch at each."""
+
+
+def fuzzy(scale: float = 1.0) -> Controller:
+    """Triangular sets about the centres, which amounts to interpolating between them."""
+
+    def law(sample: Sample, goal: float) -> float:
+        error = goal - sample.rate
+        size = min(abs(error) * scale, FUZZY_CENTRES[-1][0])
+        for (low, a), (high, b) in pairwise(FUZZY_CENTRES):
+            if size <= high:
+                step = a + (b - a) * (size - low) / (high - low)
+                return sample.prefetch + math.copysign(step, error)
+        return sample.prefetch
+
+    return whole(law)
+
+
+def spark_rate(least: float = 100.0) -> Controller:
+    """Spark's PIDRateEstimator (1, 0.2, 0) as a rate, carried out as ``u`` times its ratio."""
+    rate: float | None = None
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal rate
+        if not sample.arrivals:
+            return sample.prefetch
+        if rate is None:
+            rate = sample.rate
+        backlog = sample.buffer_time * sample.rate / sample.interval
+        rate = max(rate - (rate - min(goal, sample.rate)) - 0.2 * backlog, min(least, goal))
+        return sample.prefetch * min(max(goal, rate) / sample.rate, 2.0)
+
+    return whole(law)
+
+
+# Concurrency limiters: the least that loses no throughput. W is the time of a message here, the
+# round trip of a request there.
+
+
+def _time(sample: Sample) -> float:
+    return sample.turnaround + sample.buffer_time + sample.handler_time
+
+
+def aimd(timeout: float = 1.0) -> Controller:
+    """Netflix: one more, or nine tenths where a message took longer than the timeout."""
+
+    def law(sample: Sample, goal: float) -> float:
+        return sample.prefetch * 0.9 if _time(sample) > timeout else sample.prefetch + 1
+
+    return whole(law, LIMITER)
+
+
+def vegas(alpha: float = 3.0) -> Controller:
+    """Netflix: a queue of ``u (1 - W0/W)`` between ``alpha log u`` and twice that."""
+    shortest = math.inf
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal shortest
+        time = _time(sample)
+        if not sample.arrivals:
+            return sample.prefetch
+        shortest = min(shortest, time)
+        size = math.log10(max(sample.prefetch, 10.0))
+        queue = sample.prefetch * (1 - shortest / time)
+        if queue < alpha * size:
+            return sample.prefetch + size
+        return sample.prefetch - size if queue > 2 * alpha * size else sample.prefetch
+
+    return whole(law, LIMITER)
+
+
+def gradient2(tolerance: float = 1.5) -> Controller:
+    """Netflix: ``0.8 u + 0.2 (u clip(1.5 Wlong/W, 0.5, 1) + 4)``."""
+    long: float | None = None
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal long
+        time = _time(sample)
+        if not sample.arrivals:
+            return sample.prefetch
+        long = time if long is None else long + (time - long) / 300
+        if long > 2 * time:
+            long *= 0.95
+        gradient = min(max(tolerance * long / time, 0.5), 1.0)
+        return 0.8 * sample.prefetch + 0.2 * (sample.prefetch * gradient + 4)
+
+    return whole(law, LIMITER)
+
+
+def envoy(headroom: float = 1.25) -> Controller:
+    """Envoy: ``g u + sqrt(g u)`` with ``g = clip(1.25 Wmin/W, 0.5, 2)``."""
+    shortest = math.inf
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal shortest
+        if not sample.arrivals:
+            return sample.prefetch
+        shortest = min(shortest, _time(sample))
+        gradient = min(max(headroom * shortest / _time(sample), 0.5), 2.0)
+        return gradient * sample.prefetch + math.sqrt(gradient * sample.prefetch)
+
+    return whole(law, LIMITER)
+
+
+def fixed(prefetch: float = 10.0) -> Controller:
+    """What most users do."""
+    return lambda sample, goal: prefetch
+
+
+# A time in the buffer: the goal is in seconds here
+
+
+def codel(interval_samples: float = 1.0) -> Controller:
+    """CoDel on the time in the buffer: ever larger cuts while it is too long, else one more."""
+    drops = 0
+
+    def law(sample: Sample, goal: float) -> float:
+        nonlocal drops
+        if sample.buffer_time <= goal:
+            drops = 0
+            return sample.prefetch + 1
+        drops += 1
+        return sample.prefetch - math.sqrt(drops) / interval_samples
+
+    return whole(law, LIMITER)
+
+
+def hpa_on_time(tolerance: float = 0.1) -> Controller:
+    """Kubernetes' rule on the time in the buffer: ``u goal / B``."""
+
+    def law(sample: Sample, goal: float) -> float:
+        ratio = goal / sample.buffer_time if sample.buffer_time > 0 else 2.0
+        if abs(ratio - 1) <= tolerance:
+            return sample.prefetch
+        return sample.prefetch * min(max(ratio, 0.5), 2.0)
+
+    return whole(law, LIMITER)

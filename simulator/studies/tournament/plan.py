@@ -1,0 +1,124 @@
+"""What is played: which laws, on which plants, with which seeds; and the tables that come of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from controlmq.student import Interval, mean_interval
+from simulator.studies.tournament.entries import TABLES, Entry
+from simulator.studies.tournament.plants import (
+    Plant,
+    drawn,
+    named_rates,
+    with_rates,
+    with_times,
+)
+from simulator.studies.tournament.trials import METRICS, Trial, cost
+
+TUNING_DRAW, HELD_OUT_DRAW = 1, 2
+"""Seeds of the plants that light tuning sees, and of those that nobody has seen."""
+
+
+Chosen = tuple[tuple[str, float], ...]
+"""What light tuning chose, as a key."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``tuning`` plants to choose variants on and ``held_out`` ones to judge on, with ``seeds``.
+
+    Each phase of a drawn plant handles about this number of ``messages``.
+    """
+
+    tuning: int = 6
+    held_out: int = 12
+    seeds: int = 2
+    messages: float = 2e4
+
+    def plants(self, table: str, number: int, seed: int) -> list[Plant]:
+        """Drawn plants with the goal of a table."""
+        plants = drawn(number, seed, self.messages)
+        if table == "rate":
+            return with_rates(plants)
+        return with_times(plants) if table == "buffer_time" else plants
+
+    def tuning_trials(self, table: str) -> Iterator[Trial]:
+        """Every variant of every law that has some."""
+        for entry in TABLES[table]:
+            if len(entry.variants) > 1:
+                for chosen in entry.variants:
+                    for plant in self.plants(table, self.tuning, TUNING_DRAW):
+                        yield Trial(table, entry.name, plant, 1, chosen)
+
+    def trials(self, table: str, best: Mapping[str, Mapping[str, float]]) -> Iterator[Trial]:
+        """Every law on plants that nobody has seen, as it comes and as tuning made it."""
+        plants = self.plants(table, self.held_out, HELD_OUT_DRAW)
+        if table == "rate":
+            plants = [*plants, *named_rates()]
+        for entry in TABLES[table]:
+            for chosen in _as_it_comes_and(best.get(entry.name, {})):
+                for plant in plants:
+                    for seed in range(1, self.seeds + 1):
+                        yield Trial(table, entry.name, plant, seed, chosen)
+
+
+def _as_it_comes_and(best: Mapping[str, float]) -> list[Mapping[str, float]]:
+    return [{}, best] if best else [{}]
+
+
+def best_variants(
+    trials: Sequence[Trial], found: Sequence[Mapping[str, float]]
+) -> dict[str, Mapping[str, float]]:
+    """The variant of each law with the lowest mean cost."""
+    costs: dict[str, dict[Chosen, list[float]]] = {}
+    for trial, metrics in zip(trials, found, strict=True):
+        variants = costs.setdefault(trial.entry, {})
+        key: Chosen = tuple(trial.chosen.items())
+        variants.setdefault(key, []).append(cost(trial.table, metrics))
+    return {
+        name: dict(min(variants.items(), key=lambda item: statistics.fmean(item[1]))[0])
+        for name, variants in costs.items()
+    }
+
+
+@dataclass(frozen=True)
+class Row:
+    """One law in its table: the mean of each metric and of the cost over plants and seeds."""
+
+    entry: Entry
+    chosen: Mapping[str, float]
+    means: Mapping[str, Interval]
+    cost: Interval
+    by_plant: Mapping[str, float]
+    """The mean cost on each plant."""
+
+
+def table_of(
+    table: str, trials: Sequence[Trial], found: Sequence[Mapping[str, float]]
+) -> list[Row]:
+    """The rows of a table, the lowest cost first."""
+    groups: dict[tuple[str, Chosen], list[int]] = {}
+    for number, trial in enumerate(trials):
+        groups.setdefault((trial.entry, tuple(trial.chosen.items())), []).append(number)
+    entries = {entry.name: entry for entry in TABLES[table]}
+    rows = []
+    for (name, chosen), numbers in groups.items():
+        costs = [cost(table, found[number]) for number in numbers]
+        plants: dict[str, list[float]] = {}
+        for number, value in zip(numbers, costs, strict=True):
+            plants.setdefault(trials[number].plant.name, []).append(value)
+        rows.append(
+            Row(
+                entries[name],
+                dict(chosen),
+                {
+                    metric: mean_interval([found[number][metric] for number in numbers])
+                    for metric in METRICS[table]
+                },
+                mean_interval(costs),
+                {plant: statistics.fmean(values) for plant, values in plants.items()},
+            )
+        )
+    return sorted(rows, key=lambda row: row.cost.mean)

@@ -1,0 +1,123 @@
+"""One law on one plant with one seed, and what came of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+
+from controlmq.loop import Sample
+from simulator.studies.tournament.entries import find
+from simulator.studies.tournament.peers import fixed
+from simulator.studies.tournament.plants import Phase, Plant, drive
+
+METRICS: dict[str, dict[str, str]] = {
+    "rate": {
+        "error": "mean size of the error, % of the goal",
+        "sd": "spread of the rate in the second half of a phase, % of the goal",
+    },
+    "least": {
+        "lost": "throughput lost in the second half of a phase, %",
+        "buffered": "messages that wait in the client",
+    },
+    "buffer_time": {
+        "error": "mean size of the error in the second half of a phase, % of the goal",
+        "lost": "throughput lost, %",
+    },
+}
+"""What is measured for each goal; less is better. The first decides, but see :func:`cost`."""
+
+ENOUGH_PREFETCH = 1000.0
+"""Messages. A prefetch that loses nothing."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A law of a table, with what light tuning has chosen for it, on a plant."""
+
+    table: str
+    entry: str
+    plant: Plant
+    seed: int
+    chosen: Mapping[str, float] = field(default_factory=dict)
+
+
+def run_trial(trial: Trial) -> dict[str, float]:
+    """The metrics of the table."""
+    controller = find(trial.table, trial.entry).make(trial.plant, **trial.chosen)
+    phases = [
+        (phase, [step.sample for _, step in steps])
+        for phase, steps in groupby(drive(trial.plant, controller, trial.seed), lambda at: at[0])
+    ]
+    if trial.table == "rate":
+        return _rate(phases)
+    full = rates_without_loss(trial.plant, trial.seed)
+    if trial.table == "least":
+        return _least(phases, full)
+    return _buffer_time(phases, full)
+
+
+def cost(table: str, metrics: Mapping[str, float]) -> float:
+    """One figure to rank by: percent lost and a percent for each message that waits, or percent
+    off the goal and lost."""
+    if table == "rate":
+        return metrics["error"]
+    return sum(metrics.values())
+
+
+@cache
+def rates_without_loss(plant: Plant, seed: int) -> tuple[float, ...]:
+    """The settled rate of each phase with more prefetch than is needed."""
+    steps = drive(plant, fixed(ENOUGH_PREFETCH), seed)
+    return tuple(
+        statistics.fmean(sample.rate for sample in second_half([step.sample for _, step in found]))
+        for _, found in groupby(steps, lambda at: at[0])
+    )
+
+
+def second_half(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """The samples of a phase after it has settled."""
+    return samples[len(samples) // 2 :]
+
+
+def _rate(phases: Sequence[tuple[Phase, list[Sample]]]) -> dict[str, float]:
+    errors: list[float] = []
+    spreads: list[float] = []
+    for phase, samples in phases:
+        relative = [100 * (sample.rate / phase.goal - 1) for sample in samples]
+        errors += map(abs, relative)
+        spreads.append(statistics.pstdev(relative[len(relative) // 2 :]))
+    return {"error": statistics.fmean(errors), "sd": statistics.fmean(spreads)}
+
+
+def _least(phases: Sequence[tuple[Phase, list[Sample]]], full: Sequence[float]) -> dict[str, float]:
+    settled = [second_half(samples) for _, samples in phases]
+    return {
+        "lost": statistics.fmean(
+            lost(samples, rate) for samples, rate in zip(settled, full, strict=True)
+        ),
+        "buffered": statistics.fmean(map(buffered, settled)),
+    }
+
+
+def lost(samples: Sequence[Sample], full: float) -> float:
+    """Percent of the throughput ``full`` that these samples fell short of."""
+    return 100 * (1 - statistics.fmean(sample.rate for sample in samples) / full)
+
+
+def buffered(samples: Sequence[Sample]) -> float:
+    """Mean number of messages that wait in the client (Little's law)."""
+    return statistics.fmean(sample.rate * sample.buffer_time for sample in samples)
+
+
+def _buffer_time(
+    phases: Sequence[tuple[Phase, list[Sample]]], full: Sequence[float]
+) -> dict[str, float]:
+    errors, losses = [], []
+    for (phase, samples), rate in zip(phases, full, strict=True):
+        settled = second_half(samples)
+        errors += [100 * abs(sample.buffer_time / phase.goal - 1) for sample in settled]
+        losses.append(lost(settled, rate))
+    return {"error": statistics.fmean(errors), "lost": statistics.fmean(losses)}

@@ -1,0 +1,246 @@
+"""What goals without a model must do in simulation, at any size: for tests and benchmarks."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from controlmq.controllers.limits import Limits
+from controlmq.controllers.selector import Selector
+from controlmq.goals import Goals
+from controlmq.loop import Controller, Loop, Sample
+from simulator import (
+    Consumer,
+    Duration,
+    Publishers,
+    Queue,
+    Resource,
+    Scenario,
+    SimulatedConsumer,
+)
+from simulator.metrics import Latency
+from simulator.studies.tournament.entries import RATE
+from simulator.studies.tournament.peers import fixed
+from simulator.studies.tournament.plants import Phase, Plant, drive
+from simulator.studies.tournament.trials import buffered, lost, second_half
+
+LIMITS = Limits(0.1, 1000.0)
+
+MOST_LOST_PERCENT = 1.0
+"""What the best fixed prefetch may lose: as much as the law lets handlers be idle."""
+
+RECOVERY_SAMPLES = 15
+RECOVERED_SHARE = 0.03
+
+
+def by_phase(plant: Plant, controller: Controller, seed: int) -> list[list[Sample]]:
+    """The samples of each phase."""
+    steps = drive(plant, controller, seed)
+    return [[step.sample for _, step in found] for _, found in groupby(steps, lambda at: at[0])]
+
+
+# Least prefetch
+
+
+@dataclass(frozen=True)
+class PhaseFound:
+    """One phase under the law, and under the best fixed prefetch chosen with hindsight."""
+
+    plant: str
+    lost_percent: float
+    buffered: float
+    prefetch: float
+    best_prefetch: float
+    best_buffered: float
+    recovered: bool
+    """Whether from sample 15 on the mean throughput was within 3 % of the settled one."""
+
+
+def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
+    """The law on a plant, phase by phase."""
+    ours = by_phase(plant, Selector(Goals(), LIMITS), seed)
+    full = [
+        statistics.fmean(sample.rate for sample in second_half(samples))
+        for samples in by_phase(plant, fixed(1000.0), seed)
+    ]
+    found = []
+    for phase, samples, rate in zip(plant.phases, ours, full, strict=True):
+        settled = second_half(samples)
+        best, waiting = best_fixed(replace(plant, phases=[phase]), rate, seed)
+        after = samples[RECOVERY_SAMPLES : RECOVERY_SAMPLES + 10]
+        mean = statistics.fmean(sample.rate for sample in settled)
+        recovered = statistics.fmean(sample.rate for sample in after)
+        found.append(
+            PhaseFound(
+                plant.name,
+                lost(settled, rate),
+                buffered(settled),
+                statistics.fmean(sample.prefetch for sample in settled),
+                best,
+                waiting,
+                recovered > (1 - RECOVERED_SHARE) * mean,
+            )
+        )
+    return found
+
+
+def best_fixed(plant: Plant, full: float, seed: int) -> tuple[float, float]:
+    """The least whole prefetch that loses at most 1 %, by bisection, and how many it buffers."""
+
+    def tried(prefetch: int) -> tuple[float, float]:
+        settled = second_half(
+            by_phase(replace(plant, prefetch=float(prefetch)), fixed(prefetch), seed)[0]
+        )
+        return lost(settled, full), buffered(settled)
+
+    low, high = 0, 1
+    while tried(high)[0] > MOST_LOST_PERCENT:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if tried(middle)[0] > MOST_LOST_PERCENT else (low, middle)
+    return float(high), tried(high)[1]
+
+
+# A rate
+
+
+def rate_found(plant: Plant, seed: int) -> dict[str, tuple[float, float]]:
+    """Mean size of the error and settled spread, percent of the goal, by the name of the law: ours,
+    and the published PI with the model of the plant."""
+    found = {}
+    for entry in RATE[:3]:
+        errors: list[float] = []
+        spreads: list[float] = []
+        for phase, samples in zip(
+            plant.phases, by_phase(plant, entry.make(plant), seed), strict=True
+        ):
+            relative = [100 * (sample.rate / phase.goal - 1) for sample in samples]
+            errors += map(abs, relative)
+            spreads.append(statistics.pstdev(relative[len(relative) // 2 :]))
+        found[entry.name] = (
+            statistics.fmean(errors),
+            statistics.fmean(spreads),
+        )
+    return found
+
+
+def quiet_settling(round_trip: float, work: float, share: float, law: Controller) -> int:
+    """Samples from prefetch 1 until the rate stays within 2 % of a share of the capacity."""
+    goal = share / work
+    plant = Plant("quiet", [Phase(40, round_trip, work, goal=goal)])
+    rates = [sample.rate for sample in by_phase(plant, law, 1)[0]]
+    off = [k for k, rate in enumerate(rates) if abs(rate / goal - 1) > 0.02]
+    return off[-1] + 1 if off else 0
+
+
+# A time in the buffer
+
+PUBLISHED_ROUND_TRIP, PUBLISHED_WORK, SLOW_WORK = 0.1, 0.004, 0.04
+"""Seconds. RabbitMQ's "Some queuing theory": 50 ms each way, 4 ms of work that becomes 40 ms."""
+
+
+def waiting(prefetch: float, work: float) -> Sample:
+    """The published consumer with a fixed prefetch, after 30 s."""
+    plant = Plant(
+        "published", [Phase(60, PUBLISHED_ROUND_TRIP, work)], prefetch=prefetch, spread_acks=False
+    )
+    return by_phase(plant, fixed(prefetch), 1)[0][-1]
+
+
+def buffer_time_found(goal: float, samples: int, seed: int = 1) -> list[list[Sample]]:
+    """Work of 4, 40 and again 4 ms under the law, by phase."""
+    phases = [
+        Phase(samples, PUBLISHED_ROUND_TRIP, work)
+        for work in (PUBLISHED_WORK, SLOW_WORK, PUBLISHED_WORK)
+    ]
+    return by_phase(Plant("published", phases), Selector(Goals(buffer_time=goal), LIMITS), seed)
+
+
+# Protecting what is behind the handlers
+
+SERVERS, SERVICE = 8, 0.01
+HANDLERS = 64
+
+
+def shared(other_share: Sequence[float], phase_seconds: float) -> Scenario:
+    """Eight servers behind 64 handlers, others taking these shares of them in turn, at random."""
+    from simulator import Change
+
+    most = max(other_share)
+    return Scenario(
+        "shared",
+        1.0,
+        [
+            Publishers("ours", "ours", Duration(SERVICE / SERVERS / 1.5)),
+            Publishers(
+                "others",
+                "others",
+                Duration(SERVICE / SERVERS / most, "exponential"),
+                schedule=[
+                    Change(k * phase_seconds, share / most) for k, share in enumerate(other_share)
+                ],
+            ),
+        ],
+        [Queue("ours", max_length=5000), Queue("others")],
+        [
+            Consumer(
+                "ours",
+                "ours",
+                Duration(SERVICE, "lognormal", 0.3 * SERVICE),
+                handlers=HANDLERS,
+                prefetch=4,
+                resource="servers",
+            ),
+            Consumer(
+                "others",
+                "others",
+                Duration(SERVICE, "lognormal", 0.3 * SERVICE),
+                handlers=2000,
+                prefetch=60_000,
+                resource="servers",
+            ),
+        ],
+        resources=[Resource("servers", SERVERS)],
+    )
+
+
+@dataclass(frozen=True)
+class Protected:
+    """Throughput (messages/second) and p99 of the handler time (seconds), of each phase."""
+
+    rates: list[float]
+    p99s: list[float]
+    prefetches: list[float]
+
+    @property
+    def rate(self) -> float:
+        """Over the whole run."""
+        return statistics.fmean(self.rates)
+
+    @property
+    def p99(self) -> float:
+        """Of the worst phase."""
+        return max(self.p99s)
+
+
+def protected(controller: Controller, phase_samples: int, seed: int) -> Protected:
+    """Others take nothing, half of the servers, and nothing again; settled parts only."""
+    scenario = shared((0.0, 0.5, 0.0), phase_samples)
+    plant = SimulatedConsumer(scenario, seed=seed, consumer="ours")
+    loop = Loop(plant, controller, None)
+    rates, p99s, prefetches = [], [], []
+    for _ in range(3):
+        for _ in range(phase_samples // 2):
+            loop.step()
+        before = plant.simulation.handler_times("ours")
+        samples = [loop.step().sample for _ in range(phase_samples - phase_samples // 2)]
+        after = plant.simulation.handler_times("ours")
+        noted = Latency(after.count - before.count, math.nan, after.counts - before.counts)
+        rates.append(statistics.fmean(sample.rate for sample in samples))
+        p99s.append(noted.percentile(99.0))
+        prefetches.append(statistics.fmean(sample.prefetch for sample in samples))
+    return Protected(rates, p99s, prefetches)

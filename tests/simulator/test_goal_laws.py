@@ -1,0 +1,89 @@
+"""Goals without a model on simulated consumers, at a size that takes seconds."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+
+import pytest
+
+from controlmq.controllers.scale import Scale
+from controlmq.controllers.selector import Selector
+from controlmq.goals import Goals
+from controlmq.loop import Controller
+from simulator.studies.tournament.plants import Phase, Plant, drawn
+from tests.known.goal_cases import (
+    LIMITS,
+    PUBLISHED_WORK,
+    SLOW_WORK,
+    buffer_time_found,
+    by_phase,
+    least_found,
+    protected,
+    quiet_settling,
+    waiting,
+)
+
+
+def test_the_least_prefetch_loses_little_and_buffers_little() -> None:
+    found = [phase for plant in drawn(3, 7, 1e4) for phase in least_found(plant, 1)]
+    assert statistics.fmean(phase.lost_percent for phase in found) < 1.5
+    assert max(phase.lost_percent for phase in found) < 3.0
+    assert sum(phase.buffered for phase in found) < 1.2 * sum(
+        max(phase.best_buffered, 1.0) for phase in found
+    )
+    assert all(phase.recovered for phase in found)
+
+
+def test_the_least_prefetch_follows_the_number_of_handlers() -> None:
+    phases = [Phase(60, 0.02, 0.005, handlers) for handlers in (2, 8, 2)]
+    plant = Plant("pool", phases, "exponential")
+    for phase, samples in zip(phases, by_phase(plant, Selector(Goals(), LIMITS), 1), strict=True):
+        rate = statistics.fmean(sample.rate for sample in samples[30:])
+        assert rate > 0.97 * phase.capacity
+        assert statistics.fmean(sample.prefetch for sample in samples[30:]) < 20 * phase.handlers
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("law", [Scale(LIMITS), Selector(Goals(goal=1.0), LIMITS)])
+def test_a_rate_without_a_model_is_there_within_five_samples(share: float, law: Controller) -> None:
+    assert quiet_settling(0.011, 0.001, share, copy.deepcopy(law)) <= 5
+
+
+def test_a_rate_below_that_of_one_message_at_a_time() -> None:
+    """One message in two seconds, with one second of work."""
+    plant = Plant("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
+    (samples,) = by_phase(plant, Selector(Goals(goal=0.5), LIMITS), 1)
+    assert sum(sample.arrivals for sample in samples) == pytest.approx(100, rel=0.05)
+
+
+def test_a_rate_is_held_with_little_more_than_it_needs() -> None:
+    plant = Plant("near", [Phase(80, 0.011, 0.001, goal=400.0)], "exponential", jitter=0.2)
+    (samples,) = by_phase(plant, Selector(Goals(goal=400.0), LIMITS), 1)
+    rates = [sample.rate for sample in samples[20:]]
+    assert statistics.fmean(rates) == pytest.approx(400, rel=0.002)
+    assert statistics.pstdev(rates) < 0.01 * 400
+    assert statistics.fmean(s.prefetch for s in samples[20:]) < 1.6 * 400 * 0.0142
+
+
+def test_the_published_example_of_a_buffer() -> None:
+    """26 keep a consumer of 4 ms busy; at 40 ms 26 and 51 wait for u S - R - S."""
+    assert waiting(26, PUBLISHED_WORK).busy > 0.999
+    assert waiting(25, PUBLISHED_WORK).busy < 0.97
+    assert waiting(26, SLOW_WORK).buffer_time == pytest.approx(0.9, rel=0.01)
+    assert waiting(51, SLOW_WORK).buffer_time == pytest.approx(1.9, rel=0.01)
+
+
+def test_messages_wait_as_long_as_wanted_whatever_the_work() -> None:
+    for samples in buffer_time_found(0.05, 60):
+        assert all(abs(s.buffer_time / 0.05 - 1) < 0.2 for s in samples[5:])
+        mean = statistics.fmean(sample.buffer_time for sample in samples[10:])
+        assert mean == pytest.approx(0.05, rel=0.03)
+
+
+def test_what_is_behind_handlers_is_protected() -> None:
+    alone = protected(lambda sample, goal: 4.0, 40, 1)
+    ours = protected(Selector(Goals(protect=True), LIMITS), 100, 1)
+    assert ours.p99 < 2 * alone.p99s[0]
+    assert min(ours.rates[0], ours.rates[2]) > 0.9 * 800
+    assert ours.rates[1] > 0.4 * 800
