@@ -24,8 +24,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -35,6 +35,7 @@ from tests.faults.kinds import BY_NAME, FAULTS
 from tests.faults.trial import run as run_trial
 from tests.testbed import Broker, Proxy, start_broker
 from tests.testbed.broker import CHOSEN_BROKER
+from tests.testbed.cluster import Cluster, start_cluster
 from tests.testbed.installation import VERSIONS
 from tests.testbed.publishing import QueueKind
 
@@ -59,6 +60,30 @@ class Cell(NamedTuple):
     queue: QueueKind
     broker: str
 
+    @property
+    def clustered(self) -> bool:
+        """Whether it takes a cluster."""
+        return BY_NAME[self.fault].needs_cluster
+
+
+@dataclass
+class Bed:
+    """What trials run on, one after another."""
+
+    broker: Broker
+    proxy: Proxy
+    cluster: Cluster | None
+
+    def mend(self) -> None:
+        """Make it whole again after a trial that was not brought to its end."""
+        self.proxy.cut()
+        self.proxy.resume()
+        self.proxy.throttle(None)
+        if self.cluster is None:
+            self.broker.restart()
+        else:
+            self.cluster.mend()
+
 
 class Campaign:
     """The trials done so far, in a file that only grows."""
@@ -75,8 +100,8 @@ class Campaign:
     def missing(self, cells: Sequence[Cell], trials: int | None) -> list[tuple[Cell, int]]:
         """Cells and numbers of trials still to do, every cell once before any a second time."""
         done = self.done()
-        share = len({(cell.queue, cell.broker) for cell in cells})
-        wanted = {cell: trials or _wanted(cell, share) for cell in cells}
+        shares = Counter(cell.fault for cell in cells)
+        wanted = {cell: trials or _wanted(cell, shares[cell.fault]) for cell in cells}
         rounds = range(max(wanted.values(), default=0))
         return [
             (cell, number)
@@ -102,15 +127,17 @@ def run_cells(campaign: Campaign, cells: Sequence[Cell], trials: int | None, unt
     """Run what is missing, broker by broker, as long as the clock does not say ``until``."""
     missing = campaign.missing(cells, trials)
     done = 0
-    for name in dict.fromkeys(cell.broker for cell in cells):
-        here = [each for each in missing if each[0].broker == name]
+    for name, clustered in dict.fromkeys((cell.broker, cell.clustered) for cell in cells):
+        here = [
+            each for each in missing if (each[0].broker, each[0].clustered) == (name, clustered)
+        ]
         if not here:
             continue
-        with _broker(name) as broker, broker.proxied() as proxy:
+        with _bed(name, clustered) as bed:
             for cell, number in here:
                 if time.monotonic() > until:
                     return
-                result = one(cell, number, broker, proxy)
+                result = one(cell, number, bed)
                 campaign.add(result)
                 done += 1
                 wrong = "; ".join(result["failures"]) or "good"
@@ -122,13 +149,18 @@ def run_cells(campaign: Campaign, cells: Sequence[Cell], trials: int | None, unt
 
 
 @contextmanager
-def _broker(name: str) -> Iterator[Broker]:
+def _bed(name: str, clustered: bool) -> Iterator[Bed]:
     before = os.environ.get(CHOSEN_BROKER)
     if name != INSTALLED:
         os.environ[CHOSEN_BROKER] = name
     try:
-        with start_broker(disposable=True) as broker:
-            yield broker
+        with ExitStack() as stack:
+            cluster = stack.enter_context(start_cluster()) if clustered else None
+            if cluster is not None:
+                broker: Broker = cluster.nodes[0]
+            else:
+                broker = stack.enter_context(start_broker(disposable=True))
+            yield Bed(broker, stack.enter_context(broker.proxied()), cluster)
     finally:
         if before is None:
             os.environ.pop(CHOSEN_BROKER, None)
@@ -136,23 +168,22 @@ def _broker(name: str) -> Iterator[Broker]:
             os.environ[CHOSEN_BROKER] = before
 
 
-def one(cell: Cell, number: int, broker: Broker, proxy: Proxy) -> dict[str, Any]:
+def one(cell: Cell, number: int, bed: Bed) -> dict[str, Any]:
     """The result of one trial, as the state file has it."""
     fault = BY_NAME[cell.fault]
     client = CLIENTS[number % len(CLIENTS)]
     start = time.monotonic()
-    version = ".".join(map(str, broker.version))
+    version = ".".join(map(str, bed.broker.version))
     result = cell._asdict() | {"version": version, "client": client, "seed": number}
     try:
-        outcome = run_trial(fault, broker, proxy, cell.queue, client, number)
+        outcome = run_trial(
+            fault, bed.broker, bed.proxy, cell.queue, client, number, cluster=bed.cluster
+        )
     except Exception as error:
         # Whatever it was, it counts as a failure, and the next trial finds everything in order.
         failed = f"{type(error).__name__}: {error}"
         traceback.print_exc()
-        proxy.cut()
-        proxy.resume()
-        proxy.throttle(None)
-        broker.restart()
+        bed.mend()
         result |= asdict(NO_VERDICT) | {"failures": [failed]}
     else:
         result |= asdict(outcome.verdict) | {"failures": outcome.failures(fault)}
@@ -207,9 +238,11 @@ def table(results: Sequence[dict[str, Any]]) -> str:
 
 
 def cells_of(faults: Sequence[str], brokers: Sequence[str]) -> list[Cell]:
-    return [
+    cells = [
         Cell(fault, queue, broker) for broker in brokers for fault in faults for queue in QUEUES
     ]
+    # Only a quorum queue has a leader that others can take over from.
+    return [cell for cell in cells if cell.queue == "quorum" or not cell.clustered]
 
 
 def run() -> dict[str, Any]:

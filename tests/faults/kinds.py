@@ -113,6 +113,16 @@ def fill_the_disk(trial: Trial) -> None:
     node.control("rabbitmqctl", "set_disk_free_limit", "1MB")
 
 
+def lose_leader(trial: Trial) -> None:
+    """SIGKILL to the node that leads the queue, in half of the trials the consumer's own."""
+    assert trial.cluster is not None
+    leader = trial.cluster.leader(trial.queue)
+    _let_the_queue_settle(trial)
+    leader.kill()
+    time.sleep(trial.draw.uniform(0.5, 2))
+    trial.cluster.mend()
+
+
 def itself(trial: Trial) -> None:
     """The consumer does it to itself, as the first message after those before."""
     trial.wait_until(
@@ -137,6 +147,9 @@ FAULTS = (
     Fault("controller raising", itself, by_consumer="failing_controller"),
     Fault("disk full", fill_the_disk, consumer_publishes=True),
     Fault("clock stepped", itself, by_consumer="stepped_clock"),
+    Fault(
+        "leader lost", lose_leader, ends_connection=True, restarts_broker=True, needs_cluster=True
+    ),
 )
 
 BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -15,6 +15,7 @@ from tests.faults.consumer import Client, ConsumerProcess
 from tests.faults.judging import Verdict, judge
 from tests.faults.record import Reader
 from tests.testbed import Broker, Proxy, wait_until
+from tests.testbed.cluster import Cluster
 from tests.testbed.proxy import proxied
 from tests.testbed.publishing import QueueKind, connected, declare_queue, delete_queue, fill
 
@@ -53,6 +54,7 @@ class Fault:
     inflict: Callable[[Trial], None]
     ends_connection: bool = False
     restarts_broker: bool = False
+    needs_cluster: bool = False
     by_consumer: str | None = None
     consumer_publishes: bool = False
 
@@ -82,12 +84,17 @@ class Outcome:
 class Trial:
     """What a fault can act on; see :func:`run`."""
 
-    def __init__(self, broker: Broker, proxy: Proxy, kind: QueueKind, seed: int) -> None:
+    def __init__(
+        self, broker: Broker, proxy: Proxy, kind: QueueKind, seed: int, cluster: Cluster | None
+    ) -> None:
         self.broker = broker
+        self.cluster = cluster
         self.proxy = proxy
         self.kind = kind
         self.draw = random.Random(seed)
-        self.queue = declare_queue(broker.parameters, kind)
+        # A quorum queue is led by the node on which it is declared.
+        home = broker if cluster is None else self.draw.choice(cluster.nodes)
+        self.queue = declare_queue(home.parameters, kind)
         self.declared_at = time.monotonic()
         self.fault_at = 0.0
         self.unsettled_since: float | None = None
@@ -162,11 +169,15 @@ def run(
     kind: QueueKind = "classic",
     client: Client = "blocking",
     seed: int = 1,
+    cluster: Cluster | None = None,
     defect: str | None = None,
 ) -> Outcome:
-    """One trial, with the consumer behind ``proxy``; ``defect`` plants one in the consumer."""
+    """One trial, with the consumer behind ``proxy``; ``defect`` plants one in the consumer.
+
+    Of a ``cluster``, ``broker`` is the node that publisher and consumer connect to.
+    """
     proxy.set_delay(NETWORK_DELAY_SECONDS)
-    trial = Trial(broker, proxy, kind, seed)
+    trial = Trial(broker, proxy, kind, seed, cluster)
     before = trial.draw.randint(FEWEST_BEFORE, MOST_BEFORE)
     with ExitStack() as stack:
         record = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "record"
