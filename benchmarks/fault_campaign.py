@@ -93,13 +93,12 @@ class Campaign:
         lines = state.read_text().splitlines() if state.exists() else []
         self.results: list[dict[str, Any]] = [json.loads(line) for line in lines]
 
-    def done(self) -> Counter[Cell]:
-        """Trials of each cell."""
-        return Counter(Cell(each["fault"], each["queue"], each["broker"]) for each in self.results)
-
     def missing(self, cells: Sequence[Cell], trials: int | None) -> list[tuple[Cell, int]]:
         """Cells and numbers of trials still to do, every cell once before any a second time."""
-        done = self.done()
+        done = {
+            (Cell(each["fault"], each["queue"], each["broker"]), each["seed"])
+            for each in self.results
+        }
         shares = Counter(cell.fault for cell in cells)
         wanted = {cell: trials or _wanted(cell, shares[cell.fault]) for cell in cells}
         rounds = range(max(wanted.values(), default=0))
@@ -107,7 +106,7 @@ class Campaign:
             (cell, number)
             for number in rounds
             for cell in cells
-            if done[cell] <= number < wanted[cell]
+            if number < wanted[cell] and (cell, number) not in done
         ]
 
     def add(self, result: dict[str, Any]) -> None:
