@@ -6,7 +6,6 @@ import time
 
 from tests.faults.trial import Fault, Trial
 from tests.testbed.broker import QUORUM_QUEUE_KEPT
-from tests.testbed.node import NodeBroker
 from tests.testbed.publishing import declare_queue
 
 IDLE_BROKER_SECONDS = QUORUM_QUEUE_KEPT
@@ -106,11 +105,9 @@ def delete_the_queue(trial: Trial) -> None:
 
 def fill_the_disk(trial: Trial) -> None:
     """The broker finds too little room on its disk, and blocks whoever publishes."""
-    node = trial.broker
-    assert isinstance(node, NodeBroker), "only a private node lets us set its limits"
-    node.control("rabbitmqctl", "set_disk_free_limit", "1000000GB")
+    trial.broker.control("rabbitmqctl", "set_disk_free_limit", "1000000GB")
     time.sleep(trial.draw.uniform(0.5, 2))
-    node.control("rabbitmqctl", "set_disk_free_limit", "1MB")
+    trial.broker.control("rabbitmqctl", "set_disk_free_limit", "1MB")
 
 
 def lose_leader(trial: Trial) -> None:

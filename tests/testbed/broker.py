@@ -105,6 +105,10 @@ class Broker:
         """Start again on the same data and ports, after :meth:`kill` or :meth:`stop`."""
         raise BrokerError(f"the broker in {AMQP_URL} is not ours to restart.")
 
+    def control(self, script: str, *words: str) -> str:
+        """What a script of the server, such as ``rabbitmqctl``, prints about this broker."""
+        raise BrokerError(f"the broker in {AMQP_URL} is not ours to control; use a disposable one.")
+
     def close(self) -> None:
         """End the broker and remove its data. Closing twice is fine."""
 

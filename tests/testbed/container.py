@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.testbed.broker import Broker, wait_until_open
+from tests.testbed.broker import Broker, BrokerError, wait_until_open
 from tests.testbed.management import wait_until
 from tests.testbed.node import free_ports
 
@@ -13,6 +13,9 @@ IMAGE = "rabbitmq:4.1-management"
 
 AMQP, MANAGEMENT = 5672, 15672
 """Ports inside the container."""
+
+AS_THE_SERVER = 'PATH="/usr/lib/rabbitmq/bin:$PATH" exec "$0" "$@"'
+"""Debian's scripts of that name in ``PATH`` switch users. Other images have no such folder."""
 
 START_DEADLINE = 120.0
 """Seconds for the broker in a started container to accept connections."""
@@ -70,6 +73,14 @@ class ContainerBroker(Broker):
             container.kill()
         container.start()
         self._wait_until_ready()
+
+    def control(self, script: str, *words: str) -> str:
+        """``docker exec``, as the user that the server runs as."""
+        container = self._container.get_wrapped_container()
+        code, output = container.exec_run(["/bin/sh", "-c", AS_THE_SERVER, script, *words])
+        if code != 0:
+            raise BrokerError(f"{script} {' '.join(words)}: {output.decode()}")
+        return str(output.decode())
 
     def _wait_until_ready(self) -> None:
         wait_until_open(self, START_DEADLINE)

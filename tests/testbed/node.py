@@ -142,7 +142,7 @@ class NodeBroker(Broker):
         return self._group is not None and self._group.poll() is None
 
     def control(self, script: str, *words: str) -> str:
-        """What a script of the server, such as ``rabbitmqctl``, prints about this node."""
+        """What a script of the server prints about this node."""
         command = self._installation.command(
             str(self._installation.scripts / script), "--node", self.name, *words
         )
