@@ -37,6 +37,9 @@ DRAINED_SECONDS = 10.0
 """Seconds without a message after which an empty queue has nothing more to deliver, not even what a
 lost consumer had in flight."""
 
+CLUSTER_DRAINED_SECONDS = 70.0
+"""The same in a cluster, where RabbitMQ 4.3 waits a minute for a node that vanished."""
+
 DRAIN_DEADLINE = 120.0
 """Seconds for what waits to be handled after a fault, also by a consumer that connects again."""
 
@@ -141,8 +144,10 @@ class Trial:
     def drain(self) -> int:
         """Wait until the queue is empty and nothing comes any more; return what is stuck in it."""
 
+        seconds = DRAINED_SECONDS if self.cluster is None else CLUSTER_DRAINED_SECONDS
+
         def drained() -> bool:
-            quiet = self.reader.quiet_seconds() > DRAINED_SECONDS
+            quiet = self.reader.quiet_seconds() > seconds
             return self.handled_all() or (quiet and self.waiting() == 0)
 
         try:

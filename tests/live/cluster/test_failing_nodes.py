@@ -14,6 +14,7 @@ import pika.exceptions
 import pytest
 
 from controlmq.clients.pika.wrap import wrap
+from tests.faults import kinds, trial
 from tests.live.cluster.faults import (
     Fault,
     connections_closed,
@@ -154,3 +155,10 @@ def test_a_wrapped_consumer_sees_what_pika_shows(
         assert set(consumer.shown) <= allowed
         assert len(consumer.shown) == bool(allowed)
         assert consumer.duplicates <= MOST
+
+
+def test_a_leader_lost_while_the_window_is_restless(cluster: Cluster) -> None:
+    lost, node = kinds.BY_NAME["leader lost"], cluster.nodes[0]
+    with node.proxied() as proxy:
+        outcome = trial.run(lost, node, proxy, "quorum", cluster=cluster)
+    assert outcome.failures(lost) == []
