@@ -299,8 +299,10 @@ class World:
 
     def _restart(self) -> None:
         """All consumers were cancelled: the user starts again on a new channel."""
+        disturbance, self._next_disturbance = self._next_disturbance, math.inf
         self._commit()
         self.advance()
+        self._next_disturbance = disturbance
         self._check_stopped()
         self.broker.close()
         self.program = Program(self)
