@@ -138,13 +138,13 @@ class Consumer:
         window, gate = self.window, self.gate
         if rate is None:
             window.bucket = gate.bucket = None
-            return
-        burst = max(1.0, BURST_SECONDS * rate) if burst is None else burst
-        if window.bucket is None or gate.bucket is None:
-            window.bucket, gate.bucket = Bucket(rate, burst), Bucket(rate, burst)
         else:
-            window.bucket.change(rate, burst, self.now)
-            gate.bucket.change(rate, burst, self.now)
+            burst = max(1.0, BURST_SECONDS * rate) if burst is None else burst
+            if window.bucket is None or gate.bucket is None:
+                window.bucket, gate.bucket = Bucket(rate, burst), Bucket(rate, burst)
+            else:
+                window.bucket.change(rate, burst, self.now)
+                gate.bucket.change(rate, burst, self.now)
         self._space()
 
     def _unused(self) -> float:
