@@ -19,6 +19,7 @@ class Adapter(Protocol):
 
     Besides these, an adapter calls its runner: the function of ``runner.receiver`` with every
     message of a lane, ``runner.acknowledge`` and ``runner.reject`` when the user does,
+    ``runner.received`` before that, if it receives a message some time before,
     ``runner.lane_opened`` when the broker confirms a lane, ``runner.cancelled_by_broker``,
     ``runner.blocked`` and ``runner.unblocked``, ``runner.cancel_all`` before the channel closes
     and ``runner.stop`` when it is closed.
@@ -42,8 +43,14 @@ class Adapter(Protocol):
     def buffered(self) -> int:
         """Messages received and not yet handed over."""
 
+    def take_in(self) -> None:
+        """Receive what can be read now and hand nothing over, where these are two steps."""
+
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
         """Set a timer."""
+
+    def call_threadsafe(self, callback: Callable[[], None]) -> None:
+        """Have the thread that drives the connection call this soon; for any other thread."""
 
     def cancel_timer(self, timer: object) -> None:
         """Remove a timer that has not fired."""

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 from controlmq.clients.adapter import Adapter
@@ -49,18 +50,25 @@ class Runner:
         self.after_wake: Callable[[], None] = _nothing
         """Called when all that was due is done."""
         self._adapter = adapter
+        self._lanes: dict[str, Lane] = {}
+        """Lanes whose messages may come, by their tags."""
         self._together_until = 0.0
         self._timer: object | None = None
         self._timer_at = math.inf
+        self._thread = get_ident()
+        """The thread that the connection was last seen to be driven by."""
         self._carrying_out = False
         self._sampling = False
 
     # Messages
 
     def receiver(self, lane: Lane, deliver: Callable[..., Any]) -> Callable[..., Any]:
-        """What the client library calls with each message of ``lane``, in pika's form."""
+        """What the client library calls with each message of ``lane``, in pika's form.
+
+        It may be called with those of every lane of the same consumer.
+        """
         core, consumer, buffered = self.core, lane.consumer, self._adapter.buffered
-        tag, gate = consumer.tag, consumer.gate
+        lanes, tag, gate = self._lanes, consumer.tag, consumer.gate
 
         def receive(channel: Any, method: Any, properties: Any, body: bytes) -> Any:
             if self.stopped:
@@ -71,6 +79,7 @@ class Runner:
                 if consumer.cancelled:
                     return _give_up(channel, method)
                 now = clock()
+            lane = lanes[method.consumer_tag]
             method.consumer_tag = tag
             if consumer.unseen:
                 core.first_message(lane, method.delivery_tag, properties.headers or {})
@@ -106,6 +115,12 @@ class Runner:
                     now = clock()
         finally:
             self._set_timer(clock())
+
+    def received(self, lane_tag: str) -> None:
+        """A message has come to the client, which will hand it over later."""
+        lane = self._lanes.get(lane_tag)
+        if lane is not None and not self.stopped:
+            self.core.received(lane, clock())
 
     def acknowledge(self, tag: int, multiple: bool) -> None:
         """The user acknowledged ``tag``, or everything up to it."""
@@ -158,6 +173,7 @@ class Runner:
 
     def subscribe(self, consumer: Consumer) -> None:
         """Open the first lane of a consumer."""
+        self._thread = get_ident()
         self._open(self.core.subscribe(consumer, clock()))
         self._set_timer(clock())
 
@@ -167,6 +183,10 @@ class Runner:
         self.core.lane_opened(lane, now)
         if not self._carrying_out:
             self._set_timer(now)
+
+    def has_lane(self, tag: str) -> bool:
+        """Whether this is the tag of a lane that was opened here."""
+        return tag in self._lanes
 
     def cancel(self, consumer: Consumer) -> None:
         """Cancel a consumer, then send its held acks."""
@@ -198,7 +218,18 @@ class Runner:
         self._set_timer(now)
 
     def retarget(self, consumer: Consumer, prefetch: float) -> None:
-        """Aim a consumer at another prefetch; its lanes follow soon."""
+        """Aim a consumer at another prefetch; its lanes follow soon. May be called by any thread.
+
+        The thread that turns the loop alone touches the connection.
+        """
+        if get_ident() == self._thread:
+            self._retarget(consumer, prefetch)
+        else:
+            self._adapter.call_threadsafe(partial(self._retarget, consumer, prefetch))
+
+    def _retarget(self, consumer: Consumer, prefetch: float) -> None:
+        if self.stopped or consumer.cancelled:
+            return
         now = clock()
         self.core.retarget(consumer, prefetch, now)
         self._carry_out()
@@ -240,6 +271,10 @@ class Runner:
         if lane.consumer.cancelled:
             self.core.lane_cancelled(lane, clock())
             return
+        lanes = self._lanes
+        for done in [each.tag for each in lanes.values() if each.cancelled and each.done]:
+            del lanes[done]
+        lanes[lane.tag] = lane
         try:
             self._adapter.open_lane(lane)
         except BaseException:
@@ -258,8 +293,12 @@ class Runner:
         core = self.core
         if self.stopped:
             return
+        self._thread = get_ident()
         for _ in range(MOST_CHANGES_AT_ONCE):
             core.wake(now)
+            if core.listening:
+                self._adapter.take_in()
+                now = clock()
             if core.commands or core.samples_due:
                 self._carry_out()
                 self._take_samples(now)

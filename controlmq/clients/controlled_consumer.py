@@ -13,6 +13,7 @@ from controlmq.checks import prefetch_count
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.settings import Settings
+from controlmq.clients.upper_limit import UpperLimit
 from controlmq.consumer.consumer import Consumer
 from controlmq.controllers import Limits, OpenLoop
 from controlmq.controllers.selector import Selector
@@ -56,6 +57,7 @@ class ControlledConsumer:
         self._since_1970 = time.time() - clock()
         self._on_step = settings.on_step
         self._on_step_failed = False
+        self._upper_limit = UpperLimit()
         self._limits_given = settings.limits is not None
         self._file: FollowedFile | None = None
         if given is not None and given.file is not None:
@@ -114,7 +116,11 @@ class ControlledConsumer:
 
     @property
     def prefetch(self) -> float:
-        """The prefetch in force. Set it by hand, and the controller goes on from there."""
+        """The prefetch in force. Set it by hand, and the controller goes on from there.
+
+        It may be set from any thread; from another than the connection's, it is put in force
+        by that one as soon as it can.
+        """
         return self.plant.window.target
 
     @prefetch.setter
@@ -147,6 +153,9 @@ class ControlledConsumer:
         if self._file is not None:
             self._follow(self._file)
         self.last = self.loop.step()
+        missed = self._upper_limit.missed(self.last, self.plant.limits)
+        if missed is not None and self.loop.controller is not _hold:
+            log.warning("queue %s: %s", self.queue, missed)
         if self._on_step is not None:
             self._report(self._on_step, self.last)
 

@@ -43,6 +43,9 @@ BURST_SECONDS = 0.05
 """Seconds whose tokens a bucket keeps, unless another burst is given: timers are late by some
 milliseconds, and what that costs is made up for."""
 
+LONGEST_TAG_BYTES = 255
+"""Of a consumer tag, in AMQP 0-9-1."""
+
 REFUSED_LANE_RETRY_SECONDS = 10.0
 """Seconds after a refused lane before another one is asked for."""
 
@@ -75,6 +78,7 @@ class Consumer:
     """
 
     def __init__(self, tag: str, queue: str, prefetch: float, shape: Shape, now: float) -> None:
+        prefetch = min(prefetch, MOST_PREFETCH)
         self.tag = tag
         self.queue = queue
         self.kind = shape.window
@@ -105,7 +109,12 @@ class Consumer:
         self.gate = Gate()
         self._lane_count = 0
         self._probe: tuple[Lane, int] | None = None
+        self._stalled = False
+        self._least = 0
+        """Messages that the handler was seen to wait for."""
         self._too_small_noticed = False
+        self._too_many_noticed = False
+        self._too_many_since: float | None = None
 
     # The plant
 
@@ -117,11 +126,15 @@ class Consumer:
             sensors.slot_seconds, sensors.acks, sample.interval, sample.prefetch, sample.starved > 0
         )
         self._space()
+        self.plan.filled = not sample.starved
+        waits = not sample.arrivals and not sensors.acks
+        self._stalled = waits and sensors.in_handler >= self.window.open_slots
+        self._check_shrunk()
         return sample
 
     def actuate(self, prefetch: float) -> None:
         """Aim the window at ``prefetch``, or at the nearest that is allowed."""
-        prefetch = min(prefetch, MOST_PREFETCH)
+        prefetch = min(max(prefetch, self._least), MOST_PREFETCH)
         if self.limits is not None:
             prefetch = self.limits.clamp(prefetch)
         if self.kind == "single" and prefetch > self.window.granted > 0:
@@ -156,6 +169,21 @@ class Consumer:
         tokens = self.gate.bucket.rate * (self.now - self.sensors.interval_from)
         return max(0.0, 1 - awaited / tokens) if tokens > 0 else 1.0
 
+    def acknowledged_together(self, count: int) -> None:
+        """This many messages were acknowledged at once.
+
+        Where nothing came and nothing was acknowledged for an interval before, the handler had
+        waited for so many, and would wait forever with a smaller window.
+        """
+        if self._stalled and count > self._least:
+            self._least = count
+            self._notice(
+                f"its handler waits for {count} messages and acknowledges them at once, so the "
+                "prefetch stays at that or above (below an upper limit); acknowledge in smaller "
+                "groups to hold lower rates"
+            )
+        self._stalled = False
+
     def _space(self) -> None:
         # What a bucket paces is spread already.
         spread = self.controlled and self.spreads and self.window.bucket is None
@@ -184,7 +212,7 @@ class Consumer:
         still has messages out.
         """
         self._lane_count += 1
-        tag = self.tag if self._lane_count == 1 else f"{self.tag}.lane-{number}"
+        tag = self.tag if self._lane_count == 1 else _lane_tag(self.tag, number)
         lane = self.window.opened(self, tag, size)
         self.sensors.released(size, self.window.held, self.now)
         if self.kind == "auto" and self._lane_count > 1:
@@ -268,6 +296,38 @@ class Consumer:
             and not self.gate.waiting
         )
 
+    def _check_shrunk(self) -> None:
+        """Say once where slots stay open that are not wanted any more."""
+        window = self.window
+        slots = sum(lane.size for lane in window.subscribed) - window.held
+        if slots <= window.wanted or not self.plan.filled or window.idle:
+            self._too_many_since = None
+        elif self._too_many_since is None:
+            self._too_many_since = self.now
+        elif self.now - self._too_many_since > window.max_hold + self.plan.linger:
+            if not self._too_many_noticed:
+                self._notice_too_many(slots)
+            self._too_many_noticed = True
+
+    def _notice_too_many(self, slots: int) -> None:
+        window = self.window
+        if self.kind == "single":
+            cause = (
+                f"its one subscription has {window.granted} slots, and at most {window.max_held} "
+                f"acks are held for at most {window.max_hold:g} s; wrap with a larger max_held or "
+                "a lower upper limit"
+            )
+        else:
+            cause = (
+                f"its lanes of {', '.join(str(lane.size) for lane in window.subscribed)} slots "
+                "are retired once all their messages have come, and acks are kept for that for "
+                f"at most {window.max_hold:g} s; wrap with a larger max_hold, or give the work "
+                "to a pool of handlers"
+            )
+        self._notice(
+            f"prefetch {window.target:g} is asked for, but {slots} slots stay open: {cause}"
+        )
+
     def _notice_too_small(self, prefetch: float) -> None:
         """Once: the only subscription there may be has fewer slots than are asked for."""
         if not self._too_small_noticed:
@@ -279,6 +339,13 @@ class Consumer:
 
     def _notice(self, text: str) -> None:
         self.notices.append(Notice(f"queue {self.queue}: {text}"))
+
+
+def _lane_tag(tag: str, number: int) -> str:
+    """The tag of a further lane; a long one of the user's is cut, the number stays."""
+    suffix = f".lane-{number}"
+    most = LONGEST_TAG_BYTES - len(suffix)
+    return tag.encode()[:most].decode(errors="ignore") + suffix
 
 
 def _most(prefetch: float, shape: Shape) -> int:

@@ -39,6 +39,12 @@ class Core(Messages):
         self._lanes: dict[str, Lane] = {}
         self._lane_number = 0
 
+    @property
+    def listening(self) -> bool:
+        """Whether a lane waits for an answer or a last message, which the client may read now."""
+        consumers = self.consumers.values()
+        return any(each.pending is not None or each.plan.retiring for each in consumers)
+
     # Consumers and lanes
 
     def subscribe(self, consumer: Consumer, now: float) -> Lane:

@@ -52,6 +52,10 @@ class Ledger:
         """Whether a frame for everything up to ``tag`` would include what the user has not got."""
         return bool(self.gated) and (tag == 0 or next(iter(self.gated)) <= tag)
 
+    def has(self, tag: int, multiple: bool) -> bool:
+        """Whether ``tag``, or any tag up to it, is in these books."""
+        return bool(self.up_to(tag) or self.fetched_up_to(tag)) if multiple else tag in self
+
     def up_to(self, tag: int) -> list[int]:
         """Unacknowledged tags of lanes up to ``tag``; 0 stands for all, as in AMQP."""
         if tag == 0:

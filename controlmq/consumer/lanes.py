@@ -22,11 +22,12 @@ class Held(NamedTuple):
 class Lane:
     """One consumer at the broker: a tag, never used twice, and a prefetch, never changed.
 
-    ``received`` counts messages delivered to us and ``settled`` those whose ack, nack or
-    reject is on the wire, both since the lane was opened. A lane that is ``retiring`` keeps
-    the acks of its messages in ``kept`` until all its slots are occupied: then nothing can be
-    on its way to the lane, and cancelling it requeues nothing. A ``cancelled`` lane gets no
-    more messages and counts for what it still has unacknowledged.
+    ``received`` counts messages that have come to the client and ``settled`` those whose ack,
+    nack or reject is on the wire, both since the lane was opened; ``waiting`` are those that
+    have come and are not handed over yet, as far as the client tells. A lane that is
+    ``retiring`` keeps the acks of its messages in ``kept`` until all its slots are occupied:
+    then nothing can be on its way to the lane, and cancelling it requeues nothing. A
+    ``cancelled`` lane gets no more messages and counts for what it still has unacknowledged.
     """
 
     tag: str
@@ -34,14 +35,20 @@ class Lane:
     consumer: Consumer
     received: int = 0
     settled: int = 0
+    waiting: int = 0
     retiring: bool = False
     cancelled: bool = False
     kept: list[Held] = field(default_factory=list)
 
     @property
     def unacked(self) -> int:
-        """Messages delivered to us whose acknowledgement is not on the wire."""
+        """Messages that have come to the client and whose acknowledgement is not on the wire."""
         return self.received - self.settled
+
+    @property
+    def done(self) -> bool:
+        """Whether it got messages, and the answers of all are on the wire."""
+        return self.received == self.settled > 0
 
     @property
     def saturated(self) -> bool:

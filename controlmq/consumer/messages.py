@@ -22,7 +22,8 @@ LONGEST_CALL_FADES_TO = 0.99
 """Factor by which the remembered longest call shrinks with each message."""
 
 LONG_CALL_SHARE = 0.1
-"""Share of ``max_hold``. Where the user's code takes longer, acks are sent before it starts."""
+"""Share of ``max_hold``. Where the user's code takes longer, the acks whose time would end
+meanwhile are sent before it starts."""
 
 
 class Messages:
@@ -44,14 +45,29 @@ class Messages:
         """Tags of messages that nobody has got and that go back to their queues, before any ack."""
         self.longest_call = FIRST_LONGEST_CALL_SECONDS
         """Seconds: the longest call of the user's code lately."""
+        self.repeated_call = FIRST_LONGEST_CALL_SECONDS
+        """Seconds: the second longest, which one call that took very long does not change."""
         self._transaction: list[int] | None = None
 
     # Delivered
 
+    def received(self, lane: Lane, now: float) -> None:
+        """A message of ``lane`` has come to the client, which calls :meth:`delivered` later.
+
+        A client that hands over what it reads at once need not tell.
+        """
+        lane.received += 1
+        lane.waiting += 1
+        if lane.retiring and lane.saturated:
+            self._attend_by(lane.consumer, now)
+
     def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
         """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
         self.ledger.unacked[tag] = lane
-        lane.received += 1
+        if lane.waiting:
+            lane.waiting -= 1
+        else:
+            lane.received += 1
         consumer = lane.consumer
         consumer.sensors.delivered(now, buffered)
         window = consumer.window
@@ -59,13 +75,16 @@ class Messages:
             window.wake(now)
         if lane.retiring and lane.received - lane.settled == lane.size:
             self._attend_by(consumer, now)
-        if self.longest_call > LONG_CALL_SHARE * window.max_hold:
-            self.give_back_all(now)
+        if self.repeated_call > LONG_CALL_SHARE * window.max_hold:
+            self._give_back_due(now)
 
     def arrived(self, lane: Lane, tag: int, now: float, message: Any) -> None:
         """A message of ``lane`` is here, and waits for :meth:`hand_over`, which returns it."""
         self.ledger.gated[tag] = lane
-        lane.received += 1
+        if lane.waiting:
+            lane.waiting -= 1
+        else:
+            lane.received += 1
         consumer = lane.consumer
         consumer.sensors.delivered(now, 0, gated=True)
         consumer.gate.waiting.append(Arrived(tag, lane, now, message))
@@ -89,8 +108,8 @@ class Messages:
             surplus = gate.surplus(now, consumer.sensors.turnaround.usual)
             if surplus:
                 window.bucket.take(now, surplus)
-        if self.longest_call > LONG_CALL_SHARE * window.max_hold:
-            self.give_back_all(now)
+        if self.repeated_call > LONG_CALL_SHARE * window.max_hold:
+            self._give_back_due(now)
         return arrived.message
 
     def _find_hand_over_at(self) -> None:
@@ -101,8 +120,8 @@ class Messages:
         """The user's code is about to get a message that was delivered before."""
         consumer.gate.count(consumer.sensors.active_at, now)
         consumer.sensors.calling(now)
-        if self.longest_call > LONG_CALL_SHARE * consumer.window.max_hold:
-            self.give_back_all(now)
+        if self.repeated_call > LONG_CALL_SHARE * consumer.window.max_hold:
+            self._give_back_due(now)
 
     def first_message(self, lane: Lane, tag: int, headers: dict[str, Any]) -> None:
         """A consumer's first message, which tells what kind of queue it has."""
@@ -113,7 +132,13 @@ class Messages:
         """The user's code, called with a message of ``consumer`` at ``since``, has returned."""
         sensors = consumer.sensors
         sensors.active_at, sensors.in_call = now, False
-        self.longest_call = max(now - since, LONGEST_CALL_FADES_TO * self.longest_call)
+        call = now - since
+        longest = LONGEST_CALL_FADES_TO * self.longest_call
+        if call > longest:
+            self.longest_call, self.repeated_call = call, longest
+        else:
+            self.longest_call = longest
+            self.repeated_call = max(call, LONGEST_CALL_FADES_TO * self.repeated_call)
 
     def fetched(self, tag: int) -> None:
         """A message was fetched outside of any consumer."""
@@ -133,6 +158,8 @@ class Messages:
             window = consumer.window
             shaped = window.held or window.spacing or window.granted != window.target
             if shaped or window.bucket is not None or lane.retiring or lane.cancelled:
+                if lane.retiring:
+                    self._attend_by(consumer, now)  # the client may have read on meanwhile
                 window.hold(tag, lane, now)
                 consumer.sensors.settled(window.held, now)
                 self._release(consumer, now)
@@ -263,6 +290,14 @@ class Messages:
         consumer.plan.keep_all()
         self._send(consumer, consumer.window.drain(now), now)
 
+    def _give_back_due(self, now: float) -> None:
+        """Release the acks whose time would end while the user's code runs."""
+        by = now + self.repeated_call
+        for consumer in self.consumers.values():
+            if consumer.window.held:
+                consumer.plan.give_up_by(by)
+                self._send(consumer, consumer.window.release_due(by, now), now)
+
     def _send(self, consumer: Consumer, released: list[Held], now: float) -> None:
         slots = 0
         for tag, lane, _ in released:
@@ -302,13 +337,14 @@ class Messages:
             self.verbatim.append(Ack(tag, True))
             self._settle(tags, now)
             return
-        affected: dict[Consumer, None] = {}
+        affected: dict[Consumer, int] = {}
         for each in tags:
             lane = ledger.unacked.pop(each)
             lane.consumer.window.hold(each, lane, now)
             lane.consumer.sensors.settled(lane.consumer.window.held, now)
-            affected[lane.consumer] = None
-        for consumer in affected:
+            affected[lane.consumer] = affected.get(lane.consumer, 0) + 1
+        for consumer, count in affected.items():
+            consumer.acknowledged_together(count)
             self._release(consumer, now)
         if fetched:
             self._ack_fetched(fetched)

@@ -4,6 +4,10 @@ A lane is retired in three steps: its acks are kept until every one of its slots
 a message that we have; then nothing can be on its way, and its cancel requeues nothing; after
 the cancel its acks go out. The window never grants more than ``ceil(target)`` or, after the
 target dropped, than it had granted before.
+
+Where held acks do not make up for a lane that is larger than what is too much, that lane is
+retired, and a smaller one takes its place. The last lane must not go, because an auto-delete queue
+goes with it: a lane of one slot is opened before, which for this while is one slot more.
 """
 
 from __future__ import annotations
@@ -36,39 +40,61 @@ class LanePlan:
         self.may_retire = True
         """Whether a lane may be retired; not before the queue is known to share: where it serves
         one consumer at a time, losing that one hands the queue to another process."""
+        self.filled = True
+        """Whether the queue has a message for every slot; else a lane is hardly ever saturated."""
         self._retiring: list[Lane] = []
         self._retiring_since = now
         self._unneeded_since: float | None = None
         self._merging = False
+        """Whether the lanes being retired are needed, and others are to take their place."""
+        self._waiting_until = math.inf
+        """How long a new lane waits for slots that come free; infinity if it does not."""
+        self._replacing = False
+        """Whether a lane of one slot is to be opened, so that the only one can be retired."""
+
+    @property
+    def retiring(self) -> bool:
+        """Whether acks are kept until a lane is saturated."""
+        return bool(self._retiring)
 
     def saturated_lane(self, now: float) -> Lane | None:
         """A lane to cancel now, after a look at which lanes should be retired."""
-        window = self.window
-        surplus = window.granted - max(math.ceil(window.target), 1)
+        subscribed = self.window.subscribed
+        surplus = sum(lane.size for lane in subscribed) - self.window.wanted
+        self._replacing = False
         self._retiring = [lane for lane in self._retiring if lane.retiring and not lane.cancelled]
         if self._retiring and (self._needed_again(surplus) or now >= self._give_up_at()):
             self.keep_all()
         if not self._retiring:
             if surplus >= 0 or now >= self._give_up_at():
                 self._merging = False
-            if surplus < 0 or not self.may_retire:
+            if surplus <= 0 or not (self.may_retire or self.may_grow):
                 self._unneeded_since = None
             else:
-                self._choose_unneeded(surplus, now)
+                self._choose_unneeded(subscribed, surplus, now)
         return next((lane for lane in self._retiring if lane.saturated), None)
 
     def new_lane_size(self, now: float) -> int:
         """Slots of a lane to open now; 0 for none."""
         window = self.window
-        missing = max(math.ceil(window.target), 1) - window.granted
-        if missing <= 0 or self._retiring or not self.may_grow:
+        waiting_until, self._waiting_until = self._waiting_until, math.inf
+        if self._retiring or not self.may_grow:
+            return 0
+        if self._replacing:
+            return 1
+        missing = window.wanted - window.granted
+        if missing <= 0:
             return 0
         subscribed = window.subscribed
         coming = sum(lane.unacked for lane in window.lanes if lane.cancelled)
-        merging = self._merging and now < self._give_up_at()
-        if missing < coming or (merging and coming):
-            # More slots come free soon; a lane for each would be many small ones.
+        if self._merging and now < self._give_up_at() and coming:
             return 0
+        if missing < coming:
+            # More slots come free soon; a lane for each would be many small ones.
+            waiting_until = min(waiting_until, now + window.max_hold)
+            if now < waiting_until:
+                self._waiting_until = waiting_until
+                return 0
         if len(subscribed) >= MAX_LANES:
             smallest = sorted(subscribed, key=lambda lane: lane.size)
             if smallest[0].size <= window.max_held + 1:
@@ -85,7 +111,7 @@ class LanePlan:
             due = self._unneeded_since + self.linger
         if self._retiring or self._merging:
             due = min(due, self._give_up_at())
-        return due
+        return min(due, self._waiting_until)
 
     def lane_size(self, slots: int) -> int:
         """How many of ``slots`` a new lane may have.
@@ -97,31 +123,41 @@ class LanePlan:
         window = self.window
         return min(slots, max(window.max_held + 1, math.ceil(window.target / MAX_LANES)))
 
+    def give_up_by(self, when: float) -> None:
+        """Retire none of the lanes if their acks could not be kept until ``when``."""
+        if self._retiring and when >= self._give_up_at():
+            self.keep_all()
+
     def keep_all(self) -> None:
         """Retire none of the lanes."""
         for lane in self._retiring:
             self.window.unkeep(lane)
         self._retiring = []
 
-    def _choose_unneeded(self, surplus: int, now: float) -> None:
+    def _choose_unneeded(self, subscribed: list[Lane], surplus: int, now: float) -> None:
         """Retire lanes that were not needed for long enough."""
-        subscribed = self.window.subscribed
+        window = self.window
         unneeded = lanes_within(subscribed, surplus)
-        if len(unneeded) == len(subscribed):
-            # Never the last: without it an auto-delete queue would be gone.
-            unneeded = unneeded[1:]
-        if not unneeded:
+        too_large = []
+        if self.filled and not window.idle and surplus > window.held:
+            larger = [lane for lane in subscribed if lane.size > surplus]
+            too_large = sorted(larger, key=lambda lane: lane.size)[:1]
+        if not (unneeded or too_large):
             self._unneeded_since = None
             return
         if self._unneeded_since is None:
             self._unneeded_since = now
-        if now >= self._unneeded_since + self.linger or surplus > self.window.max_held:
-            self._unneeded_since = None
-            self._retire(unneeded, now)
+        if now < self._unneeded_since + self.linger and surplus <= window.max_held:
+            return
+        self._unneeded_since = None
+        if too_large and len(subscribed) == 1:
+            self._replacing = True
+        elif self.may_retire:
+            self._retire(too_large or unneeded, now, merging=bool(too_large))
 
     def _retire(self, lanes: list[Lane], now: float, merging: bool = False) -> None:
         # More at a time than may be held would wait for each other, and none be saturated.
-        self._retiring = first_within(lanes, self.window.max_held + 1) or lanes[:1]
+        self._retiring = first_within(lanes, self.window.max_held) or lanes[:1]
         self._retiring_since = now
         self._merging = merging
         for lane in self._retiring:

@@ -187,6 +187,11 @@ class Sensors:
         """Messages delivered since the start."""
         return self._before + self.arrivals
 
+    @property
+    def in_handler(self) -> int:
+        """Messages that the user has and has not answered."""
+        return self._in_handler
+
     def delivered(self, now: float, buffered: int, *, gated: bool = False) -> None:
         """A message comes, and is handed over or ``gated``; ``buffered`` more wait behind it."""
         elapsed = now - self._changed_at

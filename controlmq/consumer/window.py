@@ -47,7 +47,8 @@ ROUNDING_SLOT_SECONDS = 1e-9
 class Window:
     """Which slots the broker has and which acks are held.
 
-    At most ``max_held`` acks are held, none longer than ``max_hold`` seconds.
+    At most ``max_held`` acks are held, or as many as lanes being retired need if that is more;
+    none is held for longer than ``max_hold`` seconds.
     """
 
     def __init__(self, target: float, now: float, *, max_held: int, max_hold: float) -> None:
@@ -77,6 +78,11 @@ class Window:
         self._at = now
         self._open_since = 0  # open slots from _at on
         self._set(target)
+
+    @property
+    def wanted(self) -> int:
+        """Slots to have in open lanes."""
+        return max(self._ceil, 1)
 
     @property
     def open_slots(self) -> int:
@@ -114,7 +120,7 @@ class Window:
         held = Held(tag, lane, now)
         if lane.cancelled:
             self._free.append(held)
-        elif lane.retiring and self._kept < self.max_held:
+        elif lane.retiring:
             lane.kept.append(held)
             self._kept += 1
         else:
@@ -152,7 +158,7 @@ class Window:
         allowed = self._floor if self.error < -ROUNDING_SLOT_SECONDS else self._ceil
         waiting = self._waiting
         released, self._free = self._free, []
-        most = self.max_held - self._kept
+        most = max(self.max_held - self._kept, 0)
         keep = min(self.granted - self._kept - len(released) - allowed, most)
         if self.idle:
             keep = 0
@@ -177,6 +183,15 @@ class Window:
             self._send(released)
         else:
             self._open_since = self.granted - self.held
+        return released
+
+    def release_due(self, by: float, now: float) -> list[Held]:
+        """The waiting acks whose time ends until ``by``; they count as sent."""
+        self._integrate(now)
+        released = []
+        while self._waiting and by >= self._waiting[0].since + self.max_hold:
+            released.append(self._waiting.popleft())
+        self._send(released)
         return released
 
     def rest(self, now: float) -> list[Held]:

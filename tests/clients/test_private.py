@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pika.adapters import blocking_connection
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.channel import Channel
 
@@ -64,6 +65,17 @@ def test_a_connection_that_lacks_one_name_is_refused_where_it_is_used(name: str)
     private.check(blocking(channel))  # has timers of its own
 
 
+@pytest.mark.parametrize("name", private.MODULE_NAMES)
+def test_a_pika_whose_module_lacks_one_name_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, _, attribute = f"{blocking_connection.__name__}.{name}".rpartition(".")
+    monkeypatch.delattr(f"{owner}.{attribute}")
+    for channel in (asynchronous(), blocking()):
+        with pytest.raises(ControlmqError, match=refusal(name)):
+            private.check(channel)
+
+
 def test_a_channel_that_has_every_name_is_accepted() -> None:
     private.check(asynchronous())
     private.check(blocking())
@@ -82,4 +94,5 @@ def blocking(inner: Any = None) -> Any:
     channel: Any = BlockingChannel.__new__(BlockingChannel)
     channel._impl = inner or asynchronous()
     channel._pending_events = []
+    channel._consumer_infos = {}
     return channel

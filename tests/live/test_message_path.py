@@ -40,7 +40,7 @@ class Profile:
                 self._dispatching, self._calls, self._acknowledged = frame, [], False
             if self._dispatching is not None and code.co_filename.startswith(OURS):
                 self._calls.append((code.co_filename, code.co_qualname))
-            if code is pika.channel.Channel.basic_ack.__code__:
+            if code is pika.channel.Channel._send_method.__code__:
                 self._acknowledged = True
         elif event == "return" and frame is self._dispatching:
             self._dispatching = None

@@ -62,10 +62,14 @@ class RandomWindow:
         return self.draw.choice([target for target in targets if target != window.target])
 
     def check(self) -> None:
-        """Granted and in flight are within the target, or what was granted when it dropped."""
+        """Granted and in flight are within the target, or what was granted when it dropped.
+
+        A lane of one slot may be open beside the only other one, which it is to replace.
+        """
         assert self.consumer is not None
         window = self.consumer.plant.window
-        bound = max(math.ceil(window.target), self.granted)
+        sizes = sorted(lane.size for lane in window.subscribed)
+        bound = max(math.ceil(window.target), self.granted) + (len(sizes) == 2 and sizes[0] == 1)
         for name, value in (("granted", window.granted), ("in flight", self.consumer.in_flight)):
             if value > bound:
                 self.violations.append(f"{value} {name} with a bound of {bound}")
@@ -202,9 +206,9 @@ def test_a_thousand_changes_lose_requeue_and_overdeliver_nothing(
     handled.assert_each_once_in_order(published)
     assert_empty(broker, name)
     assert controller.violations == []
-    assert in_flight <= MOST
+    assert in_flight <= MOST + 1
     assert unacked
-    assert max(unacked) <= MOST
+    assert max(unacked) <= MOST + 1
     assert controller.changes >= CHANGES
 
 

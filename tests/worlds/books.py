@@ -36,6 +36,7 @@ class Subscription:
         "doomed",
         "held",
         "lanes",
+        "largest_lane",
         "lowest",
         "max_held",
         "pace",
@@ -65,6 +66,7 @@ class Subscription:
         self.held = 0
         """Acks that the user gave and that are not on the wire."""
         self.lanes = 0
+        self.largest_lane = 0
         self.received = 0
         self.sampled = 0
         self.spacing = 0.0
@@ -125,6 +127,8 @@ class Books:
         self.committing: list[int] | None = None
         self.foreign = 0
         """Of ``unacked``, those that no consumer brought."""
+        self.announced: dict[int, Lane] = {}
+        """What the client has received and not handed over, as far as the core was told."""
         self.cancelled: set[Lane] = set()
         self.max_hold = world.circumstances.max_hold
 
@@ -133,6 +137,7 @@ class Books:
         subscription.lanes -= 1
         out = sum(each is lane for each, _ in self.unanswered.values())
         out += sum(each is lane for each, _ in self.gated.values())
+        out += sum(each is lane for each in self.announced.values())
         subscription.asked -= lane.size - out
 
     def _sent(self, tag: int) -> None:
@@ -187,8 +192,9 @@ class Books:
                 raise Violation(
                     f"{asked - held} slots are open, the sensors have {each.sensors._open}"
                 )
-            if held > each.max_held:
-                raise Violation(f"{held} acks are held, {each.max_held} are allowed")
+            allowed = max(each.max_held, each.largest_lane)
+            if held > allowed:
+                raise Violation(f"{held} acks are held, {allowed} are allowed")
             if held and not each.alive:
                 raise Violation("a consumer that has stopped holds acks")
         if self.owed and not self.busy:

@@ -33,6 +33,9 @@ class Circumstances:
     mean_work: float = 0.001
     handlers: int = 0
     """Size of the pool; 0 for handlers that run one at a time in the client's own thread."""
+    door: bool = False
+    """Whether the client of such handlers receives messages some time before it hands them over,
+    as a blocking one does."""
     single_active: bool = False
     stream: bool = False
     in_turn: bool = True
@@ -156,6 +159,7 @@ def disturbed(rng: random.Random) -> Circumstances:
         transactions=random_() < 0.03,
         at_most=draw_rate(random_) if random_() < 0.15 else 0.0,
         burst=choice((None, None, 1.0, 2.5, 10.0)),
+        door=random_() < 0.5,
     )
 
 

@@ -240,6 +240,42 @@ def the_core_is_woken_without_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LanePlan, "deadline", past)
 
 
+def the_last_lane_is_never_replaced(patch: pytest.MonkeyPatch) -> None:
+    new_lane_size = LanePlan.new_lane_size
+
+    def without(self: LanePlan, now: float) -> int:
+        self._replacing = False
+        return new_lane_size(self, now)
+
+    patch.setattr(LanePlan, "new_lane_size", without)
+
+
+def no_more_acks_are_kept_than_may_be_held(patch: pytest.MonkeyPatch) -> None:
+    hold = Window.hold
+
+    def limited(self: Window, tag: int, lane: Lane, now: float) -> None:
+        retiring, lane.retiring = lane.retiring, lane.retiring and self._kept < self.max_held
+        hold(self, tag, lane, now)
+        lane.retiring = retiring
+
+    patch.setattr(Window, "hold", limited)
+
+
+def what_waits_at_the_client_is_given_back(patch: pytest.MonkeyPatch) -> None:
+    cancelled = Window.cancelled
+
+    def without(self: Window, lane: Lane) -> None:
+        lane.received -= lane.waiting
+        lane.waiting = 0
+        cancelled(self, lane)
+
+    patch.setattr(Window, "cancelled", without)
+
+
+def what_waits_at_the_client_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "received", lambda self, lane, now: None)
+
+
 def a_bunch_passes_the_gate(patch: pytest.MonkeyPatch) -> None:
     def take(self: Gate, now: float) -> Arrived | None:
         return self.waiting.popleft() if self.waiting else None
@@ -319,6 +355,7 @@ DEFECTS: list[Defect] = [
     the_last_lane_is_retired,
     a_slot_below_one_is_never_given_back,
     the_core_is_woken_without_end,
+    what_waits_at_the_client_is_given_back,
 ]
 
 RARE_DEFECTS: list[Defect] = [
@@ -328,6 +365,9 @@ RARE_DEFECTS: list[Defect] = [
     a_deadlock_after_the_broker_blocked,
     a_refused_lane_is_still_expected,
     a_pacer_never_makes_up,
+    the_last_lane_is_never_replaced,
+    no_more_acks_are_kept_than_may_be_held,
+    what_waits_at_the_client_is_not_counted,
     a_frame_for_several_includes_what_is_refused,
 ]
 """Found after more than a few seeds."""

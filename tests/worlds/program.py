@@ -36,7 +36,8 @@ class Program(Adapter):
         world = self.world
         now = world.now
         subscription = world.subscription_of[lane.consumer]
-        if lane in self.cancelled:
+        known = self.announced.pop(tag, None) is lane and not lane.consumer.cancelled
+        if lane in self.cancelled and not known:
             # As pika does with messages of a consumer that it has cancelled.
             if subscription.alive and not subscription.doomed:
                 raise Violation(f"a change of lanes requeued message {message}")
@@ -107,6 +108,8 @@ class Program(Adapter):
     def on_return(self, delivery: tuple[int, int], call: tuple[Consumer, float]) -> None:
         """A handler in the client's thread answers and returns."""
         self.busy = False
+        if self.world.random() < 0.5:
+            self.take_in()  # as a flush of acks does
         self.answer(*delivery)
         self.attend()
         self.core.returned(*call, self.world.now)
@@ -117,6 +120,20 @@ class Program(Adapter):
             happen, first, second = inbox.popleft()
             happen(first, second)
             self.attend()
+
+    def take_in(self) -> None:
+        """Receive what waits: messages for their turn, answers to take note of at once."""
+        if not self.world.circumstances.door:
+            return
+        answers = (self.on_opened, self.on_refused)
+        for event in [event for event in self.inbox if event[0] in answers]:
+            self.inbox.remove(event)
+            event[0](*event[1:])
+        for happen, lane, delivery in self.inbox:
+            new = happen == self.on_message and delivery[0] not in self.announced
+            if new and lane not in self.cancelled:
+                self.announced[delivery[0]] = lane
+                self.core.received(lane, self.world.now)
 
     def on_done(self, delivery: tuple[int, int], _: Any) -> None:
         """A handler of the pool is done."""

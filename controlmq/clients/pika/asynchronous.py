@@ -29,18 +29,21 @@ class AsynchronousAdapter:
     def __init__(self, channel: AdaptiveChannel) -> None:
         self._channel = channel
         self._plain: Any = super(AdaptivePikaChannel, channel)
+        self._check_open = private.open_check(channel)
+        self._send = private.sender(channel)
         self._cycle_end_due = False
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
         """Buffered by pika until its loop finds the socket writable."""
+        self._check_open()
         for tag, multiple in acks:
-            self._plain.basic_ack(tag, multiple)
+            self._send(spec.Basic.Ack(tag, multiple))
 
     def open_lane(self, lane: Lane) -> None:
         """Both requests at once, so that no other comes between them."""
         channel = self._channel
         subscription = dict(channel._subscriptions[lane.consumer.tag])
-        receiver = channel._runner.receiver(lane, subscription.pop("on_message"))
+        receiver = channel._callback(lane, subscription.pop("on_message"))
         # The user's callback is for the first lane; the user does not know the others.
         user_callback = subscription.pop("callback") if lane.tag == lane.consumer.tag else None
         subscription.pop("callback", None)
@@ -91,9 +94,16 @@ class AsynchronousAdapter:
         """Messages are dispatched as they are read."""
         return 0
 
+    def take_in(self) -> None:
+        """pika hands over what it reads."""
+
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
         """A timer of the connection's loop, whichever loop it is."""
         return private.call_later(self._channel, delay, callback)
+
+    def call_threadsafe(self, callback: Callable[[], None]) -> None:
+        """On the connection's loop, whichever loop it is."""
+        private.call_threadsafe(self._channel, callback)
 
     def cancel_timer(self, timer: object) -> None:
         """Remove it from the loop."""
@@ -166,14 +176,6 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         private.on_cancel_ok(self, lane_tag, on_cancel_ok)
 
     # Acknowledging
-
-    def basic_reject(self, delivery_tag: int = 0, requeue: bool = True) -> None:
-        """As pika's; sent at once."""
-        if delivery_tag in self._runner.core.ledger:
-            super().basic_reject(delivery_tag, requeue)
-        else:
-            # pika itself rejects what arrives for a consumer being cancelled.
-            super(AdaptivePikaChannel, self).basic_reject(delivery_tag, requeue)
 
     def basic_recover(self, requeue: bool = False, callback: Callback | None = None) -> None:
         """As pika's."""

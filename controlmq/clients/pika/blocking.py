@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
 
 from controlmq.clients.channel_runner import clock
@@ -24,20 +25,23 @@ class BlockingAdapter:
         self._channel = channel
         self._inner = private.asynchronous(channel)
         self._plain: Any = super(AdaptivePikaChannel, channel)
+        self._check_open = private.open_check(self._inner)
+        self._send = private.sender(self._inner)
         self._flush = private.flusher(channel)
         self.dispatching = False
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
         """One flush for all of them."""
+        self._check_open()
         for tag, multiple in acks:
-            self._inner.basic_ack(tag, multiple)
+            self._send(spec.Basic.Ack(tag, multiple))
         self._flush()
 
     def open_lane(self, lane: Lane) -> None:
         """Two round trips; messages that come meanwhile are dispatched afterwards."""
         channel = self._channel
         subscription = dict(channel._subscriptions[lane.consumer.tag])
-        receiver = channel._runner.receiver(lane, subscription.pop("on_message"))
+        receiver = channel._callback(lane, subscription.pop("on_message"))
         self._plain.basic_qos(prefetch_count=lane.size)
         self._plain.basic_consume(
             lane.consumer.queue, receiver, consumer_tag=lane.tag, **subscription
@@ -45,8 +49,14 @@ class BlockingAdapter:
         channel._runner.lane_opened(lane)
 
     def cancel_lane(self, lane: Lane) -> None:
-        """One round trip."""
+        """One round trip. What has come for a consumer that goes on is still handed over."""
+        consumer = lane.consumer
+        if not consumer.cancelled:
+            private.keep_pending(self._channel, lane.tag, consumer)
         self._plain.basic_cancel(lane.tag)
+        if consumer.cancelled and consumer.window.subscribed == [lane]:
+            for tag in private.take_kept(self._channel, consumer):
+                self._inner.basic_reject(tag, requeue=True)
 
     def give_back(self, tags: Sequence[int]) -> None:
         """One rejection each."""
@@ -61,9 +71,18 @@ class BlockingAdapter:
         """Messages in pika's own queue."""
         return len(private.pending_events(self._channel))
 
+    def take_in(self) -> None:
+        """Messages wait in that queue."""
+        if self._channel.connection.is_open:
+            private.read(self._channel.connection)
+
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
         """A timer of the connection."""
         return self._channel.connection.call_later(delay, callback)
+
+    def call_threadsafe(self, callback: Callable[[], None]) -> None:
+        """The only method of a connection that other threads may call."""
+        self._channel.connection.add_callback_threadsafe(callback)
 
     def cancel_timer(self, timer: object) -> None:
         """With the connection its timers are gone."""
@@ -132,6 +151,11 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
             self._runner.cancel_all()
         super().stop_consuming(consumer_tag)
 
+    def _on_consumer_message_delivery(self, channel: Any, method: Any, *message: Any) -> None:
+        self._runner.received(method.consumer_tag)
+        # pika has this method by heart, also when the channel is its own again.
+        BlockingChannel._on_consumer_message_delivery(self, channel, method, *message)
+
     def _dispatch_events(self) -> None:
         self._adapter.dispatching = True
         try:
@@ -158,9 +182,11 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         private.raise_if_not_open(self._inner)
         parameters = (queue, auto_ack, exclusive)
         if self._generator is None:
-            generator = Generator(self, parameters)
-            tag = self.basic_consume(
-                queue, generator.put, auto_ack, exclusive, consumer_tag, arguments, goal=goal
+            tag = consumer_tag or private.new_consumer_tag(self._inner)
+            generator = Generator(self, parameters, tag)
+            # Not basic_consume as it stands on the object: pika does not call that either.
+            AdaptiveBlockingChannel.basic_consume(
+                self, queue, generator.put, auto_ack, exclusive, tag, arguments, goal=goal
             )
             generator.consumer = self._runner.core.consumers[tag]
             generator.consumer.gate.pulled = True

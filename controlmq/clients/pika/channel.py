@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from controlmq.clients.controlled_consumer import ControlledConsumer, Controller
 from controlmq.clients.pika import private
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.lanes import Lane
 from controlmq.errors import InputError
 from controlmq.goals import Given, GoalsByQueue
 
@@ -23,11 +24,17 @@ class AdaptivePikaChannel:
     """A pika channel whose consumers hold their goals; stands before pika's own class."""
 
     _runner: Runner
+    _plain_class: type
+    """pika's class, or one derived from it, that the channel had before."""
+    _replaced: frozenset[str]
+    """Names of pika's methods that have another meaning here."""
     _inner: Any
     """The asynchronous channel underneath, which knows whether it is open."""
 
     def _adapt(self, settings: Settings, adapter: Adapter) -> None:
         self._inner = private.asynchronous(self)
+        self._send = private.sender(self._inner)
+        """Puts a method on the wire."""
         self._settings = settings
         self._controllers = Controllers()
         self._runner = Runner(adapter)
@@ -48,6 +55,7 @@ class AdaptivePikaChannel:
         connection.add_on_connection_blocked_callback(lambda *_: self._runner.blocked())
         connection.add_on_connection_unblocked_callback(lambda *_: self._runner.unblocked())
         self._watch_cancels()
+        private.send_through(self._inner, self._send_noting)
 
     @property
     def adaptive_consumers(self) -> dict[str, ControlledConsumer]:
@@ -131,6 +139,16 @@ class AdaptivePikaChannel:
 
         return named
 
+    def _callback(self, lane: Lane, on_message: Callable[..., Any]) -> Callable[..., Any]:
+        """What pika is to call with the messages of ``lane``.
+
+        Instrumentation replaces callbacks in pika's books after ``basic_consume``. A further lane
+        takes the one it finds there, so that its messages are seen as well.
+        """
+        receiver = self._runner.receiver(lane, on_message)
+        others = (private.consumer_callback(self, each.tag) for each in lane.consumer.window.lanes)
+        return next((callback for callback in others if callback is not None), receiver)
+
     # Cancels by the broker: the user has one consumer, not its lanes
 
     def add_on_cancel_callback(self, callback: Callable[[Any], Any]) -> None:
@@ -175,21 +193,33 @@ class AdaptivePikaChannel:
             private.raise_if_not_open(self._inner)
         self._runner.acknowledge(delivery_tag, multiple)
 
-    def basic_nack(
-        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True
-    ) -> None:
-        """As pika's; sent at once."""
-        private.raise_if_not_open(self._inner)
-        for tag, several in self._runner.reject(delivery_tag, multiple):
-            super().basic_nack(tag, several, requeue)  # type: ignore[misc]
-        self._runner.wake_if_due()
+    def _send_noting(self, method: Any, content: Any = None) -> None:
+        """Send what pika sends, and enter in the books what has not come through this class.
 
-    def basic_reject(self, delivery_tag: int = 0, requeue: bool = True) -> None:
-        """As pika's; sent at once."""
-        private.raise_if_not_open(self._inner)
-        self._runner.reject(delivery_tag, False)
-        super().basic_reject(delivery_tag, requeue)  # type: ignore[misc]
-        self._runner.wake_if_due()
+        A method of the channel that was bound, or replaced on the object, before the channel was
+        wrapped calls pika's own class.
+        """
+        kind = type(method)
+        if kind is spec.Basic.Ack:
+            AdaptivePikaChannel.basic_ack(self, method.delivery_tag, method.multiple)
+            return
+        if kind is spec.Basic.Consume and not self._runner.has_lane(method.consumer_tag):
+            raise InputError(
+                f"consumer {method.consumer_tag} would have no window: its basic_consume was "
+                "taken from the channel before that was wrapped; call the channel's own."
+            )
+        if kind is spec.Basic.Nack or kind is spec.Basic.Reject:
+            multiple = kind is spec.Basic.Nack and method.multiple
+            if self._runner.core.ledger.has(method.delivery_tag, multiple):
+                frames = self._runner.reject(method.delivery_tag, multiple)
+                if multiple:
+                    for tag, several in frames:
+                        self._send(spec.Basic.Nack(tag, several, method.requeue))
+                else:
+                    self._send(method)
+                self._runner.wake_if_due()
+                return
+        self._send(method, content)
 
     # Transactions
 
@@ -220,9 +250,16 @@ class AdaptivePikaChannel:
         if self._runner.stopped:
             return
         plain = self._fixed and all(each.plain for each in self._runner.core.consumers.values())
-        if plain and self._restorable():
+        # What somebody has put on the object calls methods of this class.
+        if plain and self._restorable() and not patched(self, self._replaced):
             self._runner.stop()
-            self.__class__ = self._plain_class  # type: ignore[attr-defined]
+            private.send_as_pika(self._inner)
+            self.__class__ = self._plain_class
+
+
+def patched(channel: Any, names: Collection[str]) -> dict[str, Any]:
+    """What stands on the object itself under one of these names, before its class."""
+    return {name: value for name, value in vars(channel).items() if name in names}
 
 
 def refuse_global(global_qos: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,20 +15,25 @@ Message = tuple[Any, Any, Any]
 class Generator:
     """Messages between the lanes of a consumer and a loop of the user."""
 
-    def __init__(self, channel: Any, parameters: tuple[str, bool, bool]) -> None:
+    def __init__(self, channel: Any, parameters: tuple[str, bool, bool], tag: str) -> None:
         self.parameters = parameters
-        self.waiting: deque[Message] = deque()
+        self.waiting = private.generator_events(parameters, tag)
+        """Messages in the order they came; instrumentation may watch how they are taken."""
         self.consumer: Consumer | None = None
         self._channel = channel
 
     def put(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
         """The callback of its consumer."""
-        self.waiting.append((method, properties, body))
+        self.waiting.append(private.delivery_event(method, properties, body))
 
     def take_waiting(self) -> Iterator[Message]:
         """The messages that the user has not taken, one by one."""
         while self.waiting:
-            yield self.waiting.popleft()
+            yield self._take()
+
+    def _take(self) -> Message:
+        event = self.waiting.popleft()
+        return event.method, event.properties, event.body
 
     def messages(self, inactivity_timeout: float | None) -> Iterator[Message]:
         """Messages as they come; a triple of None when none came for ``inactivity_timeout``."""
@@ -74,6 +78,6 @@ class Generator:
         if not self.waiting:
             return  # a step of the loop has cancelled the consumer
         started = clock()
-        yield self.waiting.popleft()
+        yield self._take()
         # Until now the user worked; only from here on is the consumer waiting.
         runner.core.returned(consumer, started, clock())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any
 
 from pika.adapters.blocking_connection import BlockingChannel
@@ -12,7 +14,7 @@ from controlmq.checks import above_zero
 from controlmq.clients.pika import private
 from controlmq.clients.pika.asynchronous import AdaptiveChannel
 from controlmq.clients.pika.blocking import AdaptiveBlockingChannel
-from controlmq.clients.pika.channel import AdaptivePikaChannel
+from controlmq.clients.pika.channel import AdaptivePikaChannel, patched
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import WindowChoice
 from controlmq.consumer.sensors import HandlerPool
@@ -68,8 +70,8 @@ def wrap(
 
     ``window`` is ``"auto"``, ``"lanes"`` or ``"single"``: the last where only one consumer may
     exist, subscribed at the upper limit (250 without limits). At most ``max_held`` acks are
-    held back, for at most ``max_hold`` seconds each; if the process dies, their messages are
-    delivered once more.
+    held back, or as many as one lane has while it is retired, for at most ``max_hold`` seconds
+    each; if the process dies, their messages are delivered once more.
 
     ``handlers`` is how many messages the program works on at once, or the
     :class:`~controlmq.clients.pool.WorkerPool` in which it does. Without it the number is seen: 1
@@ -115,7 +117,12 @@ def wrap(
     # The same object with another class: connection.close() and everybody else who has the
     # channel use the adapted one, and no ack bypasses it.
     kind = type(channel)
-    channel.__class__ = type(adaptive.__name__, (adaptive, kind), {"_plain_class": kind})
+    # A class of the user's comes first: what it overrides still happens, and calls ours.
+    bases = (adaptive,) if issubclass(adaptive, kind) else (kind, adaptive)
+    namespace = {"_plain_class": kind, "_replaced": _replaced(adaptive)}
+    wrapped = type(adaptive.__name__, bases, namespace)
+    _adopt_patches(channel, wrapped)
+    channel.__class__ = wrapped
     channel._adapt_with(settings)
     return channel
 
@@ -135,3 +142,39 @@ def unwrap(channel: Any, prefetch: int | None = None) -> Any:
         above_zero("prefetch", prefetch)
     channel._fix(prefetch)
     return channel
+
+
+def _replaced(adaptive: type) -> frozenset[str]:
+    """Names of pika's methods that an adaptive class gives another meaning.
+
+    Not those of answers: however these are given, they are noted where they are sent.
+    """
+    ours = [each for each in adaptive.__mro__ if issubclass(each, AdaptivePikaChannel)]
+    names = {name for each in ours for name, value in vars(each).items() if callable(value)}
+    return frozenset(name for name in names if name[0] != "_") - {"basic_ack"}
+
+
+def _adopt_patches(channel: Any, wrapped: type) -> None:
+    """Let what replaces a method on the object call the wrapped class, or refuse the channel.
+
+    OpenTelemetry replaces ``basic_consume`` by a proxy of wrapt, which can be told what to call.
+    """
+    found = patched(channel, wrapped._replaced)  # type: ignore[attr-defined]
+    innermost = {name: _innermost_proxy(patch) for name, patch in found.items()}
+    for name, proxy in innermost.items():
+        if proxy is None:
+            raise InputError(
+                f"the channel has a {name} of its own, set on the object before it was wrapped, "
+                "which would bypass the window; wrap the channel first, then set it."
+            )
+    for name, proxy in innermost.items():
+        proxy.__wrapped__ = MethodType(getattr(wrapped, name), channel)
+
+
+def _innermost_proxy(patch: Any) -> Any:
+    """The proxy that calls the method itself, where several may wrap each other; None if none."""
+    wrapt = sys.modules.get("wrapt")
+    proxy = None
+    while wrapt is not None and issubclass(type(patch), wrapt.FunctionWrapper):
+        proxy, patch = patch, patch.__wrapped__
+    return proxy

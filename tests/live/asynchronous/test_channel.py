@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from opentelemetry.instrumentation.pika import PikaInstrumentor
 
 from controlmq.clients.pika.wrap import wrap
 from tests.live.handled import Handled, assert_empty
@@ -130,3 +131,44 @@ def test_closing_from_the_callback_sends_what_was_held(
     with connected(broker.parameters) as again:
         declared = again.channel().queue_declare(queue_name, passive=True)
         assert declared.method.message_count == 4
+
+
+@pytest.mark.parametrize(
+    "wrapped_first", [False, True], ids=["instrumented first", "wrapped first"]
+)
+def test_an_instrumented_channel_has_a_window(
+    broker: Broker, queue: DeclareQueue, run: Any, wrapped_first: bool
+) -> None:
+    name = queue("classic")
+    fill(broker.parameters, name, 100)
+    handled = Handled()
+    most_in_flight = 0
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        if wrapped_first:
+            wrap(channel, prefetch=4, interval=60)
+        PikaInstrumentor.instrument_channel(channel)
+        if not wrapped_first:
+            wrap(channel, prefetch=4, interval=60)
+        unacked: deque[int] = deque()
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            nonlocal most_in_flight
+            handled.note(method, properties, body)
+            unacked.append(method.delivery_tag)
+            most_in_flight = max(most_in_flight, len(unacked))
+            if len(unacked) == 1:
+                # What the broker sends meanwhile without a window comes before this timer.
+                channel.connection._adapter_call_later(0.02, acknowledge)
+
+        def acknowledge() -> None:
+            while unacked:
+                channel.basic_ack(unacked.popleft())
+            if len(handled.numbers) == 100:
+                done()
+
+        channel.basic_consume(name, on_message)
+
+    run(broker.parameters, program)
+    handled.assert_each_once_in_order(100)
+    assert most_in_flight == 4
