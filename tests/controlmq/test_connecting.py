@@ -1,13 +1,16 @@
-"""URLs: no password is ever shown."""
+"""Connecting by URL: no password is ever shown, and what goes wrong is one sentence."""
 
 from __future__ import annotations
+
+import errno
+import socket
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlmq import InputError
-from controlmq.clients.pika.connecting import url_parameters
+from controlmq import ControlmqError, InputError
+from controlmq.clients.pika.connecting import connection_to, url_parameters
 from controlmq.urls import shown
 
 SECRET = "s3cret"
@@ -93,3 +96,18 @@ def test_the_host_is_shown(url: str, seen: str) -> None:
 @given(url=st.text())
 def test_any_text_is_taken_or_refused_with_a_sentence(url: str) -> None:
     assert refusal_of(url).endswith(".")
+
+
+def test_a_connection_that_is_reset_as_soon_as_it_is_accepted_was_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # pika asks for the peer's name when it is connected. A proxy whose broker is gone resets at
+    # that very moment, once in some hundred connections.
+    def getpeername(connection: socket.socket) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    monkeypatch.setattr(socket.socket, "getpeername", getpeername)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"amqp://127.0.0.1:{server.getsockname()[1]}/%2F?connection_attempts=1"
+        with pytest.raises(ControlmqError, match="cannot connect"), connection_to(url):
+            pass

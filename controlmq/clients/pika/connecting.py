@@ -43,7 +43,7 @@ def connection_to(url: str) -> Iterator[pika.BlockingConnection]:
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     try:
         connection = pika.BlockingConnection(parameters)
-    except (AMQPError, OSError) as error:
+    except (AMQPError, OSError, ValueError) as error:  # the last: reset as soon as accepted
         raise ControlmqError(
             f"cannot connect to {shown(url)}: {_reason(error)}; is a broker running there, and "
             "do user and password fit?"
