@@ -21,11 +21,13 @@ class ConfirmedPublisher:
 
     A message whose confirm did not come is not published again: nobody knows if the broker has it.
     ``confirmed`` are those that the broker must deliver; ``next`` is the first number not used.
+    ``slowest`` is the longest that a confirm took (seconds).
     """
 
     def __init__(self, parameters: Any, queue: str, first: int, rate: float) -> None:
         self.confirmed: set[int] = set()
         self.next = first
+        self.slowest = 0.0
         self._parameters = parameters
         self._queue = queue
         self._pause = 1 / rate
@@ -56,7 +58,9 @@ class ConfirmedPublisher:
         while not self._stop.wait(self._pause):
             number = self.next
             self.next += 1
+            start = time.monotonic()
             channel.basic_publish("", self._queue, message_body(number), PERSISTENT, mandatory=True)
+            self.slowest = max(self.slowest, time.monotonic() - start)
             self.confirmed.add(number)
             connection.process_data_events(0)
         connection.close()

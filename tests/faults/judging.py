@@ -10,8 +10,8 @@ from itertools import pairwise
 from tests.faults.record import Line
 
 UNDER_WAY_SECONDS = 0.25
-"""Seconds that an ack or a cancel takes to the broker at most, on a busy machine too. The broker
-may still count slots that the consumer gave up within this time before the fault."""
+"""Seconds that an ack or a cancel takes to the broker at most, unless the trial measured more. The
+broker may still count slots that the consumer gave up within this time before the fault."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Session:
         """Whether it was closed, with every handled message acknowledged."""
         return self.lines[-1].event == "closed"
 
-    def slots_at_end(self, fault_at: float) -> int:
+    def slots_at_end(self, fault_at: float, under_way: float) -> int:
         """Messages that the broker may have had in flight when the connection ended."""
-        since = min(fault_at, self.lines[-1].time) - UNDER_WAY_SECONDS
+        since = min(fault_at, self.lines[-1].time) - under_way
         return max((line.slots for line in self.lines if line.time >= since), default=0)
 
     def redelivered(self) -> int:
@@ -66,11 +66,13 @@ def judge(
     confirmed: Collection[int],
     fault_at: float,
     *,
+    under_way: float = UNDER_WAY_SECONDS,
     left: int = 0,
     unsettled_since: float | None = None,
 ) -> Verdict:
     """The verdict on one trial whose fault came at ``fault_at``.
 
+    ``under_way`` is how long an ack may have taken to the broker (seconds).
     ``left`` are messages in the queue at the end, after the last connection closed in order. A
     killed broker forgets acks that it has not stored, from whatever consumer: what was handled
     since ``unsettled_since`` may come again.
@@ -79,13 +81,14 @@ def judge(
     handled = Counter(line.number for line in lines if line.event == "handled")
     since = fault_at if unsettled_since is None else unsettled_since
     forgotten = sum(line.event == "handled" and since <= line.time <= fault_at for line in lines)
-    slots = sum(each.slots_at_end(fault_at) for each in sessions if not each.orderly)
+    slots = [each.slots_at_end(fault_at, under_way) for each in sessions]
     return Verdict(
         handled=len(handled),
         lost=len(set(confirmed) - handled.keys()),
-        requeued=_requeued(sessions, fault_at, forgotten),
+        requeued=_requeued(sessions, slots, forgotten),
         duplicates=sum(handled.values()) - len(handled) + left,
-        bound=slots + forgotten,
+        bound=forgotten
+        + sum(n for n, each in zip(slots, sessions, strict=True) if not each.orderly),
         losses=sum(not each.orderly for each in sessions),
         pause_seconds=_longest_pause(lines, fault_at),
     )
@@ -98,17 +101,17 @@ def _sessions(lines: Sequence[Line]) -> list[Session]:
     ]
 
 
-def _requeued(sessions: Sequence[Session], fault_at: float, forgotten: int) -> int:
+def _requeued(sessions: Sequence[Session], slots: Sequence[int], forgotten: int) -> int:
     """Redeliveries that no ended connection explains.
 
     Before the first connection has ended there is no reason for one. Afterwards there are at most
     as many, all in all, as the ended connections had slots and as the broker forgot acks.
     """
     explained, seen, unexplained = 0, 0, 0
-    for session in sessions:
+    for session, slots_at_end in zip(sessions, slots, strict=True):
         seen += session.redelivered()
         unexplained = max(unexplained, seen - explained)
-        explained += session.slots_at_end(fault_at) + forgotten
+        explained += slots_at_end + forgotten
     return max(unexplained, sum(each.twice() for each in sessions))
 
 

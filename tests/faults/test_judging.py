@@ -59,6 +59,7 @@ def test_redeliveries_are_explained_by_the_slots_of_lost_connections() -> None:
 def test_the_bound_is_what_was_in_flight_around_the_fault_and_not_long_before() -> None:
     lines = [opened(8, 20), handled(9, 0, slots=20), handled(9.9, 1, slots=4), lost(10, 2)]
     assert judge(lines, set(), FAULT).bound == 4
+    assert judge(lines, set(), FAULT, under_way=1.5).bound == 20
 
 
 def test_acks_sent_while_nothing_went_through_count_as_in_flight() -> None:

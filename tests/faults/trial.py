@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.faults.confirmed_publisher import ConfirmedPublisher
 from tests.faults.consumer import Client, ConsumerProcess
-from tests.faults.judging import Verdict, judge
+from tests.faults.judging import UNDER_WAY_SECONDS, Verdict, judge
 from tests.faults.record import Reader
 from tests.testbed import Broker, Proxy, wait_until
 from tests.testbed.cluster import Cluster
@@ -68,6 +68,10 @@ class Outcome:
 
     verdict: Verdict
     crashes: list[str]
+    under_way: float
+    """Seconds that an ack may have taken to the broker, as the bound allows for it."""
+    record: str
+    """What the consumers wrote."""
 
     def failures(self, fault: Fault) -> list[str]:
         """What is wrong, a sentence each; nothing if all is as it must be."""
@@ -100,6 +104,7 @@ class Trial:
         self.queue = declare_queue(home.parameters, kind)
         self.declared_at = time.monotonic()
         self.fault_at = 0.0
+        self.under_way = UNDER_WAY_SECONDS
         self.unsettled_since: float | None = None
         """When the broker was last known to have stored every ack, where it matters."""
         self.confirmed: set[int] = set()
@@ -165,6 +170,8 @@ class Trial:
     def strike(self) -> None:
         """The fault comes now."""
         self.fault_at = time.monotonic()
+        # What a message takes to the broker and its confirm back, an ack takes at most.
+        self.under_way = max(UNDER_WAY_SECONDS, self.publisher.slowest)
 
 
 def run(
@@ -215,8 +222,9 @@ def run(
             trial.reader.lines,
             trial.confirmed,
             trial.fault_at,
+            under_way=trial.under_way,
             # What is stuck in the queue is lost, and not there again.
             left=0 if stuck else trial.waiting(),
             unsettled_since=trial.unsettled_since,
         )
-        return Outcome(verdict, trial.consumer.crashes)
+        return Outcome(verdict, trial.consumer.crashes, trial.under_way, record.read_text())
