@@ -24,9 +24,6 @@ from tests.testbed.proxy import ROUND_TRIP
 from tests.testbed.publishing import Publisher
 
 RATE = 400.0
-PREFETCH = 30.0
-"""Messages: enough for the rate through the longest round trip here, 52 ms with 1 ms of work."""
-
 SECONDS = 1800.0
 SHORT_SECONDS = 120.0
 STRETCHES = (0.1, 1.0, 10.0, 60.0)
@@ -110,11 +107,14 @@ def bounded(bed: Bed, seconds: float, burst: float | None, workers: int) -> dict
                 pool.submit(handle, channel, method.delivery_tag)
 
         channel = controlmq.wrap(
-            connection.channel(), prefetch=PREFETCH, handlers=pool, on_step=steps.append
+            connection.channel(),
+            at_most=RATE,
+            burst=burst,
+            handlers=pool,
+            on_step=steps.append,
         )
         tag = channel.basic_consume(queue, on_message)
         consumer = channel.adaptive_consumers[tag].plant
-        channel._runner.pace(consumer, RATE, burst)
         noted(consumer, hand_overs)
         bucket = consumer.gate.bucket
         with Publisher(bed.broker.url, queue, [(1.0, PUBLISHED_RATE)], size=256):

@@ -78,7 +78,8 @@ class Goals:
     """What one consumer is to do; without any of these, the least prefetch that loses nothing.
 
     - ``goal``: hold this rate, messages/second;
-    - ``at_most``: never start more than this rate, messages/second;
+    - ``at_most``: never start more than this rate, messages/second, and ``burst`` at once: by
+      default what 50 ms allow, at least 1;
     - ``buffer_time``: let a message wait about this long in the client, seconds;
     - ``protect``: take less when handlers slow down because what is behind them is congested.
 
@@ -87,6 +88,7 @@ class Goals:
 
     goal: float | None = None
     at_most: float | None = None
+    burst: float | None = None
     buffer_time: float | None = None
     protect: bool = False
 
@@ -96,6 +98,13 @@ class Goals:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, reading(name, value))
+        if self.burst is not None:
+            if self.at_most is None:
+                raise InputError(
+                    "burst is for at_most, which is not given; give both, or no burst."
+                )
+            if above_zero("burst", self.burst) < 1:
+                raise InputError(f"burst is {self.burst:g}; give at least 1 message.")
         if not isinstance(self.protect, bool):
             raise InputError(f"protect is {self.protect!r}; give True or False.")
         if self.goal is not None and self.at_most is not None and self.goal > self.at_most:
@@ -111,9 +120,9 @@ class Goals:
         burst of None is the usual one.
         """
         if self.goal is None or controlled:
-            return self.at_most, None
+            return self.at_most, self.burst
         burst = max(1.0, MADE_UP_SECONDS * self.goal)
-        return self.goal, burst if self.at_most is None else None
+        return self.goal, burst if self.at_most is None else self.burst
 
     @property
     def ceiling(self) -> float | None:
@@ -145,6 +154,8 @@ class GoalsByQueue:
             name: value.get(queue) if _mapped(value) else value
             for name, value in self.given.items()
         }
+        if own.get("at_most") is None and _mapped(self.given.get("at_most")):
+            own.pop("burst", None)  # of those queues that are bounded
         return Goals(**{name: value for name, value in own.items() if value is not None})
 
 

@@ -36,7 +36,7 @@ examples:
   controlmq run --queue test --prefetch 20 --work 0.001 --samples 30 --json
 """
 
-WORDS = ("goal", "at_most", "buffer_time", "protect")
+WORDS = ("goal", "at_most", "burst", "buffer_time", "protect")
 """The words for goals."""
 
 JSON_KEYS = (
@@ -51,6 +51,7 @@ def add_options(parser: ArgumentParser) -> None:
     add_consumer(parser)
     option(parser, "--goal RATE", "hold this rate: messages/second, or as in 5/minute")
     option(parser, "--at-most RATE", "never start more than this rate")
+    option(parser, "--burst N", "messages that may start at once (default: 50 ms' worth)", number)
     option(parser, "--buffer-time TIME", "let messages wait here: seconds, or as in '100 ms'")
     option(parser, "--protect", "take less while what is behind the handlers is congested")
     option(parser, "--controller LAW|FILE", "p, pi (default), pid with --model, or a file")

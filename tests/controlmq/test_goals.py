@@ -59,6 +59,11 @@ def test_a_time_is_a_number_or_words(given: float | str, seconds: float) -> None
             {"buffer_time": "400/s"},
             "buffer_time is '400/s'; give a number, or a text as in '100 ms'.",
         ),
+        ({"at_most": 5, "burst": 0.5}, "burst is 0.5; give at least 1 message."),
+        (
+            {"goal": 5, "burst": 2},
+            "burst is for at_most, which is not given; give both, or no burst.",
+        ),
         ({"buffer_time": 0}, "buffer_time is 0; give a number above 0."),
         ({"protect": 1}, "protect is 1; give True or False."),
         (
@@ -84,3 +89,12 @@ def test_each_goal_may_be_given_for_each_queue() -> None:
 def test_a_mistake_for_one_queue_names_it() -> None:
     with pytest.raises(InputError, match="queue orders: goal is 9/s and at_most is 5/s"):
         GoalsByQueue({"goal": {"orders": 9}, "at_most": 5})
+
+
+def test_a_burst_is_that_of_the_ceiling() -> None:
+    assert Goals(at_most=5, burst=2).pace(controlled=False) == (5.0, 2)
+    assert Goals(goal=3, at_most=5, burst=2).pace(controlled=False) == (3.0, 2)
+    assert Goals(at_most=5).pace(controlled=False) == (5.0, None)
+    goals = GoalsByQueue({"at_most": {"orders": 5}, "burst": 1})
+    assert goals.of("orders") == Goals(at_most=5, burst=1)
+    assert goals.of("others") == Goals()

@@ -31,6 +31,7 @@ def wrap(
     controller: ControllerSpec | None = None,
     *,
     at_most: GivenByQueue = None,
+    burst: float | Mapping[str, float] | None = None,
     buffer_time: GivenByQueue = None,
     protect: bool | Mapping[str, bool] = False,
     model: ModelSpec | None = None,
@@ -54,7 +55,8 @@ def wrap(
     combine; without any, it finds the least prefetch that loses no throughput:
 
     - ``goal``: hold this rate, messages/second or a text such as ``"400/s"``;
-    - ``at_most``: never start more than this rate, as in ``"5/minute"``;
+    - ``at_most``: never start more than this rate, as in ``"5/minute"``; ``burst`` messages, by
+      default 50 ms' worth and at least 1, may start at once;
     - ``buffer_time``: let a message wait about this long here, seconds or as in ``"100 ms"``;
     - ``protect``: take less while handlers are slow because what is behind them is congested.
 
@@ -88,7 +90,13 @@ def wrap(
         resolved = resolve(controller, model=model, limits=limits)
     settings = Settings(
         goals=GoalsByQueue(
-            {"goal": goal, "at_most": at_most, "buffer_time": buffer_time, "protect": protect}
+            {
+                "goal": goal,
+                "at_most": at_most,
+                "burst": burst,
+                "buffer_time": buffer_time,
+                "protect": protect,
+            }
         ),
         controller=resolved,
         interval=interval,
