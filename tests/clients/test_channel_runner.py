@@ -1,0 +1,97 @@
+"""Who runs a core, and that its timer is always set."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from controlmq.clients.channel_runner import Runner, clock
+from controlmq.consumer.consumer import Consumer, Shape
+from controlmq.consumer.lanes import Lane
+
+
+class Client:
+    """A client whose broker confirms every lane at once; it notes which threads it is called by."""
+
+    def __init__(self) -> None:
+        self.runner: Runner
+        self.timer: Callable[[], None] | None = None
+        self.threads: set[int] = set()
+        self.waiting: list[Callable[[], None]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else of an adapter does nothing here."""
+        return lambda *_: None
+
+    def open_lane(self, lane: Lane) -> None:
+        self.threads.add(threading.get_ident())
+        self.runner.lane_opened(lane)
+
+    def send_acks(self, acks: Sequence[Any]) -> None:
+        self.threads.add(threading.get_ident())
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        self.threads.add(threading.get_ident())
+        self.timer = callback
+        return callback
+
+    def cancel_timer(self, timer: object) -> None:
+        self.threads.add(threading.get_ident())
+        self.timer = None
+
+    def call_threadsafe(self, callback: Callable[[], None]) -> None:
+        self.waiting.append(callback)
+
+
+@pytest.fixture
+def client() -> Client:
+    client = Client()
+    client.runner = Runner(client)  # type: ignore[arg-type]
+    return client
+
+
+def consumer_of(client: Client, interval: float = 60.0) -> Consumer:
+    shape = Shape(window="lanes", interval=interval)
+    consumer = Consumer("tag", "queue", 4.0, shape, clock())
+    client.runner.subscribe(consumer)
+    return consumer
+
+
+def test_another_thread_that_sets_the_prefetch_touches_nothing(client: Client) -> None:
+    consumer = consumer_of(client)
+    other = threading.Thread(target=client.runner.retarget, args=(consumer, 9.0))
+    other.start()
+    other.join()
+    assert client.threads == {threading.get_ident()}
+    assert consumer.window.target == 4
+    (callback,) = client.waiting
+    callback()
+    client.runner.wake(clock())
+    assert (consumer.window.target, consumer.window.granted) == (9, 9)
+
+
+def test_the_thread_of_the_connection_sets_the_prefetch_at_once(client: Client) -> None:
+    consumer = consumer_of(client)
+    client.runner.retarget(consumer, 9.0)
+    assert consumer.window.target == 9
+    assert client.waiting == []
+
+
+def test_a_turn_that_is_interrupted_sets_its_timer_again(client: Client) -> None:
+    consumer = consumer_of(client, interval=1e-6)
+
+    def interrupt(_consumer: Consumer) -> None:
+        raise KeyboardInterrupt
+
+    client.runner.on_sample = interrupt
+    timer = client.timer
+    assert timer is not None
+    client.timer = None
+    with pytest.raises(KeyboardInterrupt):
+        timer()
+    assert client.timer is not None
+    assert consumer.next_sample < math.inf

@@ -1,0 +1,46 @@
+"""A controller that sits at its upper limit below the goal is reported once."""
+
+from __future__ import annotations
+
+from controlmq.clients.upper_limit import SAMPLES_AT_THE_LIMIT, UpperLimit
+from controlmq.controllers.limits import Limits
+from controlmq.loop import Sample, Step
+
+LIMITS = Limits(0.1, 13.7)
+
+
+def texts(
+    watched: UpperLimit, rate: int, prefetch: float, goal: float = 512.0, starved: float = 0.0
+) -> list[str]:
+    """What is said in 40 samples of one second."""
+    found = []
+    for number in range(40):
+        sample = Sample(
+            number=number,
+            time=float(number),
+            interval=1.0,
+            prefetch=prefetch,
+            arrivals=rate,
+            starved=starved,
+        )
+        text = watched.missed(Step(sample, goal, prefetch), LIMITS)
+        if text is not None:
+            assert number >= SAMPLES_AT_THE_LIMIT - 1
+            found.append(text)
+    return found
+
+
+def test_it_is_said_once_with_the_numbers_and_what_to_do() -> None:
+    watched = UpperLimit()
+    (text,) = texts(watched, rate=420, prefetch=13.7)
+    for part in ("512", "420", "13.7", "raise the limit"):
+        assert part in text
+    assert texts(watched, rate=420, prefetch=13.7) == []
+    assert len(texts(watched, rate=420, prefetch=13.7, goal=600.0)) == 1
+
+
+def test_a_goal_that_is_reached_or_a_queue_that_gives_too_little_is_not_reported() -> None:
+    watched = UpperLimit()
+    assert texts(watched, rate=510, prefetch=13.7) == []
+    assert texts(watched, rate=420, prefetch=12.0) == []
+    assert texts(watched, rate=420, prefetch=13.7, starved=0.5) == []
