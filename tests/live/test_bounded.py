@@ -42,20 +42,24 @@ def test_a_bunch_is_handed_over_no_faster_than_allowed(
 
 def test_a_pool_gets_no_more_than_allowed(broker: Broker, connection: Any, queue_name: str) -> None:
     fill(broker.parameters, queue_name, COUNT)
+    handled = Handled()
+    acked: list[int] = []
     with WorkerPool(4) as pool:
         channel = wrap(connection.channel(), prefetch=60, handlers=pool)
-        handled = Handled()
+
+        def acknowledge(tag: int) -> None:
+            channel.basic_ack(tag)
+            acked.append(tag)
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             handled.note(method, properties, body)
-            ack = partial(channel.basic_ack, method.delivery_tag)
+            ack = partial(acknowledge, method.delivery_tag)
             pool.submit(connection.add_callback_threadsafe, ack)
 
         bounded = Bounded(channel, channel.basic_consume(queue_name, on_message))
-        process_until(connection, lambda: len(handled.numbers) == COUNT, "all are handled")
+        process_until(connection, lambda: len(acked) == COUNT, "all are acknowledged")
     handled.assert_each_once_in_order(COUNT)
     bounded.assert_kept(COUNT)
-    connection.process_data_events(0)
     channel.close()
     assert_empty(broker, queue_name)
 
