@@ -250,17 +250,6 @@ def the_last_lane_is_never_replaced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LanePlan, "new_lane_size", without)
 
 
-def no_more_acks_are_kept_than_may_be_held(patch: pytest.MonkeyPatch) -> None:
-    hold = Window.hold
-
-    def limited(self: Window, tag: int, lane: Lane, now: float) -> None:
-        retiring, lane.retiring = lane.retiring, lane.retiring and self._kept < self.max_held
-        hold(self, tag, lane, now)
-        lane.retiring = retiring
-
-    patch.setattr(Window, "hold", limited)
-
-
 def what_waits_at_the_client_is_given_back(patch: pytest.MonkeyPatch) -> None:
     cancelled = Window.cancelled
 
@@ -366,7 +355,6 @@ RARE_DEFECTS: list[Defect] = [
     a_refused_lane_is_still_expected,
     a_pacer_never_makes_up,
     the_last_lane_is_never_replaced,
-    no_more_acks_are_kept_than_may_be_held,
     what_waits_at_the_client_is_not_counted,
     a_frame_for_several_includes_what_is_refused,
 ]
