@@ -84,11 +84,6 @@ class Settings:
             prefetch = asked
         elif goal is not None and self.controller is not None and self.controller.model is not None:
             prefetch = self.controller.model.prefetch_for(goal)
-        elif self.fixed:
-            raise InputError(
-                "there is no prefetch to hold; give unwrap a prefetch, or call basic_qos before "
-                "basic_consume."
-            )
         else:
             prefetch = START_PREFETCH
         return limits.clamp(prefetch) if limits else prefetch

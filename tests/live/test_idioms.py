@@ -9,7 +9,7 @@ import pika.exceptions
 import pytest
 
 from controlmq.clients.channel_runner import clock
-from controlmq.clients.pika.wrap import unwrap, wrap
+from controlmq.clients.pika.wrap import wrap
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step
@@ -255,8 +255,6 @@ def test_what_a_window_cannot_do_is_refused_with_a_sentence(
         wrap(channel)
     with pytest.raises(InputError, match="cannot wrap a BlockingConnection"):
         wrap(connection)
-    with pytest.raises(InputError, match="no prefetch to hold"):
-        unwrap(wrap(connection.channel())).basic_consume(queue_name, print)
     with pytest.raises(InputError, match="needs a model"):
         wrap(connection.channel(), 400, "pi").basic_consume(queue_name, print)
     with pytest.raises(InputError, match="goal is '400/fortnight'; give messages per second"):
