@@ -31,11 +31,17 @@ class Adapter(Protocol):
     def open_lane(self, lane: Lane) -> None:
         """Put a lane's prefetch and its subscription on the wire, nothing between them."""
 
-    def cancel_lane(self, lane: Lane) -> None:
-        """Put the cancel of a lane on the wire, before any later ack."""
+    def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
+        """Put the cancels of these lanes on the wire, then give back what they have not got.
+
+        Nothing goes back to a queue before the last cancel, and no ack either.
+        """
 
     def give_back(self, tags: Sequence[int]) -> None:
-        """Let these messages, which nobody has got, go back to their queues."""
+        """Let these messages, which nobody has seen, go back to their queues."""
+
+    def write_now(self) -> None:
+        """Write what is buffered, as far as the socket takes it: the connection may end here."""
 
     def reports_cycle_end(self) -> bool:
         """Whether ``runner.cycle_ended`` will be called once this batch is dispatched."""

@@ -10,12 +10,14 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from typing import Any
 
 from controlmq.clients.adapter import Adapter
-from controlmq.consumer.commands import CancelLane, OpenLane
+from controlmq.clients.interrupts import held_interrupts
+from controlmq.consumer.commands import CancelLanes, Command, OpenLane
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
 from controlmq.consumer.delivery_tags import Ack
@@ -76,9 +78,10 @@ class Runner:
             now = clock()
             if now >= core.wake_at:
                 self.wake(now)  # perhaps into code of the user, before the message is in the books
-                if consumer.cancelled:
-                    return _give_up(channel, method)
                 now = clock()
+            if consumer.cancelled:
+                core.came_too_late(method.delivery_tag)
+                return self.send_acks(now)
             lane = lanes[method.consumer_tag]
             method.consumer_tag = tag
             if consumer.unseen:
@@ -93,6 +96,9 @@ class Runner:
                 self.send_acks(now)
             try:
                 deliver(channel, method, properties, body)
+            except BaseException:
+                self.give_back_in_time()
+                raise
             finally:
                 core.returned(consumer, now, clock())
             return None
@@ -110,6 +116,9 @@ class Runner:
                         self.send_acks(now)
                     try:
                         message()
+                    except BaseException:
+                        self.give_back_in_time()
+                        raise
                     finally:
                         core.returned(consumer, now, clock())
                     now = clock()
@@ -145,10 +154,11 @@ class Runner:
 
     def send_acks(self, now: float) -> None:
         """Put on the wire what the core has released, after what goes back to its queue."""
-        if self.core.returns:
-            self._adapter.give_back(self.core.take_returns())
-        if self.core.outbox or self.core.verbatim:
-            self._adapter.send_acks(self.core.take_acks())
+        core = self.core
+        if core.returns:
+            self._adapter.give_back(core.take_returns())
+        if core.outbox or core.verbatim:
+            self._adapter.send_acks(core.take_acks())
             self._together_until = now + ACKS_WAIT_SECONDS
 
     def cycle_ended(self) -> None:
@@ -160,6 +170,13 @@ class Runner:
         now = clock()
         self.core.give_back_all(now)
         self.send_acks(now)
+
+    def give_back_in_time(self) -> None:
+        """Put all held acks on the wire: an exception leaves us, and perhaps ends the process."""
+        if not self.stopped:
+            with suppress(Exception):  # the one that leaves us says more
+                self.give_back_all()
+                self._adapter.write_now()
 
     def before_call(self, consumer: Consumer) -> None:
         """The user's code is about to get a message that was delivered before."""
@@ -188,21 +205,21 @@ class Runner:
         """Whether this is the tag of a lane that was opened here."""
         return tag in self._lanes
 
-    def cancel(self, consumer: Consumer) -> None:
-        """Cancel a consumer, then send its held acks."""
-        self.core.cancel(consumer, clock())
-        self._carry_out()
+    def cancel(self, *consumers: Consumer) -> None:
+        """Cancel these consumers, then send their held acks."""
+        with held_interrupts():
+            self.core.cancel(consumers)
+            self.carry_out()
 
     def cancel_all(self) -> None:
         """Cancel every consumer."""
-        for consumer in list(self.core.consumers.values()):
-            self.cancel(consumer)
-        self.send_acks(clock())
+        self.cancel(*self.core.consumers.values())
 
     def cancelled_by_broker(self, lane_tag: str) -> Consumer | None:
         """The consumer to tell the user of, when the broker cancelled a lane."""
-        consumer = self.core.cancelled_by_broker(lane_tag, clock())
-        self._carry_out()
+        with held_interrupts():
+            consumer = self.core.cancelled_by_broker(lane_tag, clock())
+            self.carry_out()
         return consumer
 
     def blocked(self) -> None:
@@ -232,7 +249,7 @@ class Runner:
             return
         now = clock()
         self.core.retarget(consumer, prefetch, now)
-        self._carry_out()
+        self.carry_out()
         self._set_timer(now)
 
     def pace(self, consumer: Consumer, rate: float | None, burst: float | None) -> None:
@@ -247,25 +264,29 @@ class Runner:
         self.core.fix(prefetch, now)
         self.wake(now)
 
-    def _carry_out(self) -> None:
+    def carry_out(self) -> None:
         """Do what the core has asked for, and what follows from that."""
         if self._carrying_out:
             return
-        self._carrying_out = True
-        core = self.core
-        try:
-            while core.commands:
-                self.send_acks(clock())
-                command = core.commands.popleft()
-                if isinstance(command, OpenLane):
-                    self._open(command.lane)
-                elif isinstance(command, CancelLane):
-                    self._cancel(command.lane)
-                else:
-                    log.warning("%s", command.text)
-        finally:
-            self._carrying_out = False
+        commands = self.core.commands
+        if commands:
+            self._carrying_out = True
+            try:
+                with held_interrupts():
+                    while commands:
+                        self._do(commands.popleft())
+            finally:
+                self._carrying_out = False
         self.send_acks(clock())
+
+    def _do(self, command: Command) -> None:
+        if isinstance(command, OpenLane):
+            self.send_acks(clock())  # whose slots the new lane may have
+            self._open(command.lane)
+        elif isinstance(command, CancelLanes):
+            self._cancel([lane for lane in command.lanes if not lane.cancelled])
+        else:
+            log.warning("%s", command.text)
 
     def _open(self, lane: Lane) -> None:
         if lane.consumer.cancelled:
@@ -281,10 +302,11 @@ class Runner:
             self.core.lane_refused(lane, clock())
             raise
 
-    def _cancel(self, lane: Lane) -> None:
-        if not lane.cancelled:
-            self._adapter.cancel_lane(lane)
-        self.core.lane_cancelled(lane, clock())
+    def _cancel(self, lanes: list[Lane]) -> None:
+        if lanes:
+            self._adapter.cancel_lanes(lanes)
+        for lane in lanes:
+            self.core.lane_cancelled(lane, clock())
 
     # Time
 
@@ -300,11 +322,11 @@ class Runner:
                 self._adapter.take_in()
                 now = clock()
             if core.commands or core.samples_due:
-                self._carry_out()
+                self.carry_out()
                 self._take_samples(now)
                 if self.stopped:
                     return
-                self._carry_out()
+                self.carry_out()
                 now = clock()
             elif core.outbox:
                 self.send_acks(now)
@@ -360,12 +382,6 @@ class Runner:
         """The channel is closed, or the client's own again: no more timers."""
         self.stopped = True
         self._drop_timer()
-
-
-def _give_up(channel: Any, method: Any) -> None:
-    """Give a message back whose consumer was cancelled in the moment it came."""
-    if channel.is_open:
-        channel.basic_reject(method.delivery_tag, requeue=True)
 
 
 def _nothing(*_: object) -> None:

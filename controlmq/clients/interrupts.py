@@ -1,43 +1,64 @@
 """Interrupts that wait until an operation is complete.
 
 A connection that was interrupted in the middle of a frame cannot be closed: it may raise anything
-or wait forever. A process whose start was interrupted keeps running without an owner.
+or wait forever. A process whose start was interrupted keeps running without an owner. A lane that
+was interrupted while it was opened or cancelled is in the books of one side only.
 """
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Signals whose handlers are held back, where they are Python's: Ctrl-C, and what a supervisor
+sends."""
+
+
+class _Holding:
+    """The handler that notes a signal, to call the handler that was there before later."""
+
+    def __init__(self) -> None:
+        self.before: dict[signal.Signals, Any] = {}
+        self._held: list[tuple[int, FrameType | None]] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._held:
+            self.before[signal.Signals(number)](number, frame)
+        else:
+            self._held.append((number, frame))
+
+    def let_through(self) -> None:
+        """Call the handler that was there before, if its signal has come."""
+        while self._held:
+            number, frame = self._held.pop()
+            self.before[signal.Signals(number)](number, frame)
 
 
 @contextmanager
 def held_interrupts() -> Iterator[Callable[[], None]]:
-    """Hold back a Ctrl-C until what is yielded is called, or the end; it is then raised.
+    """Hold back Ctrl-C until what is yielded is called, or the end; its handler is called then.
 
-    A second one is raised at once, in case the broker does not answer. Outside the main thread,
-    which alone receives them, nothing changes.
+    So is a request to terminate that has a handler in Python. A second signal is let through at
+    once, in case the broker does not answer. Outside the main thread, which alone receives them,
+    nothing changes.
     """
-    held = False
-
-    def hold(number: int, frame: Any) -> None:
-        nonlocal held
-        if held:
-            raise KeyboardInterrupt
-        held = True
-
-    def check() -> None:
-        if held:
-            raise KeyboardInterrupt
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        with suppress(ValueError):  # not the main thread
-            signal.signal(signal.SIGINT, hold)
+    holding = _Holding()
+    if threading.current_thread() is threading.main_thread():
+        for each in SIGNALS:
+            handler = signal.getsignal(each)
+            if callable(handler) and not isinstance(handler, _Holding):
+                holding.before[each] = handler
+                signal.signal(each, holding)
     try:
-        yield check
-        check()
+        yield holding.let_through
     finally:
-        if signal.getsignal(signal.SIGINT) is hold:
-            signal.signal(signal.SIGINT, before)
+        for each, handler in holding.before.items():
+            current: object = signal.getsignal(each)
+            if current is holding:
+                signal.signal(each, handler)
+        holding.let_through()

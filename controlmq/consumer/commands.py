@@ -18,10 +18,13 @@ class OpenLane:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelLane:
-    """Cancel this lane, and answer with ``lane_cancelled`` as soon as that is on the wire."""
+class CancelLanes:
+    """Cancel these lanes at once: nothing goes back to their queue before the last cancel.
 
-    lane: Lane
+    Answer with ``lane_cancelled`` for each as soon as all cancels are on the wire.
+    """
+
+    lanes: tuple[Lane, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +34,4 @@ class Notice:
     text: str
 
 
-Command = OpenLane | CancelLane | Notice
+Command = OpenLane | CancelLanes | Notice

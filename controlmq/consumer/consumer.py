@@ -234,13 +234,6 @@ class Consumer:
             self.sensors.withdrawn(lane.size - lane.unacked, self.now)
             self.window.cancelled(lane)
 
-    def lanes_to_cancel(self) -> list[Lane]:
-        """All open lanes, in the order in which to cancel them.
-
-        One that never got a message may not be confirmed yet, and comes last.
-        """
-        return sorted(self.window.subscribed, key=lambda lane: not lane.received)
-
     def first_message(self, headers: dict[str, Any]) -> None:
         """Learn from a first message whether lanes are possible."""
         self.unseen = False

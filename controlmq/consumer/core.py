@@ -6,7 +6,7 @@ seconds) and then carries out what the core asks for, in this order:
 - ``acks``: frames to send, taken with :meth:`Core.take_acks`;
 - ``samples_due``: consumers whose interval is over, for the owner of the loop to observe and to
   answer with :meth:`Core.sampled`;
-- ``commands``: lanes to open and to cancel, notices to log; acks go out before a command;
+- ``commands``: lanes to open and to cancel, notices to log; acks go out before a lane is opened;
 - ``hand_over_at``: when to take messages with :meth:`Core.hand_over` and give them to the user;
 - ``wake_at``: when to call :meth:`Core.wake`, if nothing else happens before.
 
@@ -16,8 +16,9 @@ Nobody but the core writes to the ledger, the lanes, the windows and the sensors
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
-from controlmq.consumer.commands import CancelLane, Command, OpenLane
+from controlmq.consumer.commands import CancelLanes, Command, OpenLane
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
 from controlmq.consumer.lanes import Lane
 from controlmq.consumer.messages import Messages
@@ -63,6 +64,8 @@ class Core(Messages):
             consumer.pending = None
             consumer.lane_opened(lane)
             self._attend_by(consumer, now)
+            if consumer.cancelled:
+                self._cancel_leaving()
 
     def lane_refused(self, lane: Lane, now: float) -> None:
         """The broker did not accept ``lane``: the window stays as it is for a while."""
@@ -72,22 +75,29 @@ class Core(Messages):
         if not consumer.window.subscribed:
             self.consumers.pop(consumer.tag, None)
             consumer.cancelled = True
+            self._leave(consumer, now)
+        if consumer.cancelled:
+            self._cancel_leaving()
 
     def lane_cancelled(self, lane: Lane, now: float) -> None:
         """The cancel of ``lane`` is on the wire: its acks may go."""
-        self._lane_gone(lane, now)
         consumer = lane.consumer
+        awaited = consumer.pending is lane
+        self._lane_gone(lane, now)
         if not consumer.cancelled:
             self._release(consumer, now)
             self._attend_by(consumer, now)
         elif not consumer.window.subscribed:
             self._leave(consumer, now)
+        elif awaited:
+            self._cancel_leaving()
 
     def cancelled_by_broker(self, lane_tag: str, now: float) -> Consumer | None:
         """The consumer that is gone because the broker cancelled one of its lanes.
 
-        The other lanes go with it: the user has one consumer. None for a lane that is unknown
-        or whose consumer is already being cancelled.
+        The other lanes go with it: the user has one consumer. Its own lane is cancelled too:
+        RabbitMQ 4.3 goes on delivering to a consumer whose timeout it has reported, until it is
+        told. None for a lane that is unknown or whose consumer is already being cancelled.
         """
         lane = self._lanes.get(lane_tag)
         if lane is None:
@@ -95,34 +105,44 @@ class Core(Messages):
         # A consumer that the broker cancelled may still be sent messages, which no book has.
         self.ledger.whole = False
         consumer = lane.consumer
-        first = not consumer.cancelled
-        self._lane_gone(lane, now)
-        if first:
-            self.cancel(consumer, now)
-        return consumer if first else None
+        if consumer.cancelled:
+            return None
+        self.cancel([consumer])
+        return consumer
 
-    def cancel(self, consumer: Consumer, now: float) -> None:
-        """Cancel all lanes of a consumer; its held acks follow, and open no slot any more.
+    def cancel(self, consumers: Iterable[Consumer]) -> None:
+        """Cancel all lanes of these; their held acks follow, and open no slot any more.
 
-        Messages that it has not got yet go back to its queue.
-
-        Acks of messages it still has out may come later and are sent at once.
+        Messages that they have not got yet go back to their queues. Acks of messages they still
+        have out may come later and are sent at once.
         """
-        consumer.cancelled = True
-        self.consumers.pop(consumer.tag, None)
+        for consumer in consumers:
+            consumer.cancelled = True
+            consumer.plan.keep_all()
+            self.leaving.append(consumer)
+            self.consumers.pop(consumer.tag, None)
         self._find_hand_over_at()
-        lanes = consumer.lanes_to_cancel()
-        self.leaving.append(consumer)
-        self.commands.extend(CancelLane(lane) for lane in lanes)
-        if not lanes:
-            self._leave(consumer, now)
+        self._cancel_leaving()
+
+    def _cancel_leaving(self) -> None:
+        """Cancel all lanes of the consumers that leave, with one command.
+
+        What a cancelled lane gives back would be delivered to a lane that is still open, given
+        back again, and lost at the delivery limit of its queue. A change of lanes that is not
+        answered yet is waited for: the broker may fail if a cancel follows too closely.
+        """
+        if all(consumer.pending is None for consumer in self.leaving):
+            lanes = [lane for consumer in self.leaving for lane in consumer.window.subscribed]
+            if lanes:
+                self.commands.append(CancelLanes(tuple(lanes)))
 
     def _leave(self, consumer: Consumer, now: float) -> None:
         """The last lane of a cancelled consumer is gone: nothing is held any more."""
         if consumer in self.leaving:
             self.leaving.remove(consumer)
         self._give_back(consumer, now)
-        self.returns += self._forget_gated(consumer, now)
+        self.ledger.unwanted += self._forget_gated(consumer, now)
+        self._return_unwanted()
 
     def sampled(self, consumer: Consumer, now: float) -> None:
         """The owner of the loop has observed a consumer and perhaps actuated it."""
@@ -197,7 +217,7 @@ class Core(Messages):
         lane = consumer.barren_lane() or consumer.plan.saturated_lane(now)
         if lane is not None:
             consumer.pending = lane
-            self.commands.append(CancelLane(lane))
+            self.commands.append(CancelLanes((lane,)))
             return
         size = consumer.plan.new_lane_size(now) if now >= consumer.grow_after else 0
         if size:

@@ -20,13 +20,15 @@ class Ledger:
 
     ``unacked`` maps the tags of delivered messages to their lanes, in ascending order;
     ``fetched`` has the tags that ``basic_get`` brought, which belong to no lane. ``gated`` are
-    those of delivered messages that the user has not got yet, in ascending order.
+    those of delivered messages that the user has not got yet, in ascending order, and ``unwanted``
+    those that came for a consumer that is leaving, and still have to be given back.
     """
 
     def __init__(self) -> None:
         self.unacked: dict[int, Lane] = {}
         self.fetched: set[int] = set()
         self.gated: dict[int, Lane] = {}
+        self.unwanted: list[int] = []
         self.whole: bool | None = None
         """Whether every tag of the channel is in these books: not if messages were out when
         the channel was wrapped. None before the first message."""
@@ -48,9 +50,10 @@ class Ledger:
             self.unacked.clear()
             self.unacked.update(ascending)
 
-    def covers_gated(self, tag: int) -> bool:
+    def covers_unseen(self, tag: int) -> bool:
         """Whether a frame for everything up to ``tag`` would include what the user has not got."""
-        return bool(self.gated) and (tag == 0 or next(iter(self.gated)) <= tag)
+        unseen = (*self.gated, *self.unwanted)
+        return bool(unseen) and (tag == 0 or min(unseen) <= tag)
 
     def has(self, tag: int, multiple: bool) -> bool:
         """Whether ``tag``, or any tag up to it, is in these books."""
@@ -74,7 +77,7 @@ class Ledger:
     def frames(self, tags: list[int], held: Iterable[int]) -> list[Ack]:
         """The frames that acknowledge ``tags`` and no other.
 
-        All tags below the oldest that must stay (unacknowledged, fetched, gated or ``held``) go as
+        All tags below the oldest that must stay (in these books, or ``held``) go as
         one frame with ``multiple=True``.
         """
         tags.sort()
@@ -86,6 +89,7 @@ class Ledger:
             next(iter(self.unacked), beyond),
             next(iter(self.gated), beyond),
             min(self.fetched, default=beyond),
+            min(self.unwanted, default=beyond),
             min(held, default=beyond),
         )
         together = [tag for tag in tags if tag < first]

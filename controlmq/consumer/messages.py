@@ -192,7 +192,7 @@ class Messages:
         sent = max([0, *tags, *fetched]) if multiple and tag == 0 else tag
         tags = [each for each in tags if each in ledger.unacked]
         frames = [Ack(sent, multiple)]
-        if multiple and ledger.covers_gated(sent):
+        if multiple and ledger.covers_unseen(sent):
             frames = self._singly(tags, fetched)
         if self._transaction is not None:
             self._transaction += tags
@@ -200,12 +200,18 @@ class Messages:
             self._settle(tags, now)
         return frames
 
+    def came_too_late(self, tag: int) -> None:
+        """A message came for a consumer that is cancelled: it goes back when no lane is left."""
+        self.ledger.unwanted.append(tag)
+        self._return_unwanted()
+
     def recovered(self, now: float) -> None:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
         for consumer in self.consumers.values():
             self._forget_gated(consumer, now)
         self._settle(list(self.ledger.unacked), now)
         self.ledger.fetched.clear()
+        self.ledger.unwanted.clear()
         # Acks may overtake the request, so none may stand for several from now on.
         self.ledger.whole = False
 
@@ -225,7 +231,7 @@ class Messages:
 
     def give_back_all(self, now: float) -> None:
         """Release all held acks of the channel."""
-        for consumer in self.consumers.values():
+        for consumer in (*self.consumers.values(), *self.leaving):
             self._give_back(consumer, now)
 
     # Transactions
@@ -259,6 +265,8 @@ class Messages:
                 self._release_unless_cancelling(consumer, now)
             wake_at = min(wake_at, consumer.attend_at, consumer.window.deadline(now))
         self.wake_at = wake_at
+        for consumer in self.leaving:
+            self._release(consumer, now)
 
     def _attend(self, consumer: Consumer, now: float) -> None:
         """See to a consumer's sample and its lanes."""
@@ -314,7 +322,7 @@ class Messages:
         ledger = self.ledger
         tags = ledger.up_to(tag) if multiple else [tag]
         fetched = ledger.fetched_up_to(tag) if multiple else [tag]
-        if multiple and ledger.covers_gated(tag):
+        if multiple and ledger.covers_unseen(tag):
             self.verbatim += self._singly(tags, fetched)
         else:
             self.verbatim.append(Ack(tag, multiple))
@@ -330,7 +338,7 @@ class Messages:
         ledger = self.ledger
         tags = ledger.up_to(tag)
         fetched = ledger.fetched_up_to(tag)
-        if not ledger.covers_gated(tag) and not (ledger.whole and (tags or fetched)):
+        if not ledger.covers_unseen(tag) and not (ledger.whole and (tags or fetched)):
             # Also for messages that are not in our books: as the user gave it.
             self.give_back_all(now)
             ledger.fetched.difference_update(fetched)
@@ -383,6 +391,12 @@ class Messages:
             consumer.sensors.released(int(not lane.cancelled), consumer.window.held, now)
         self._find_hand_over_at()
         return [each.tag for each in forgotten]
+
+    def _return_unwanted(self) -> None:
+        """Give back what came too late, once nobody is left to whom it could be delivered again."""
+        if not self.leaving:
+            self.returns += sorted(self.ledger.unwanted)
+            self.ledger.unwanted.clear()
 
     def _held_tags(self) -> list[int]:
         consumers = [*self.consumers.values(), *self.leaving]

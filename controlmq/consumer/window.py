@@ -281,5 +281,5 @@ class Window:
         self._open_since = self.granted - self.held
 
     def _forget(self, lane: Lane) -> None:
-        if lane.cancelled and lane.unacked == 0:
+        if lane.cancelled and lane.unacked == 0 and lane in self.lanes:
             self.lanes.remove(lane)

@@ -20,7 +20,7 @@ def refusal(missing: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "missing"), [(BlockingChannel, "_impl"), (Channel, "_consumers, _cancelled")]
+    ("kind", "missing"), [(BlockingChannel, "_impl"), (Channel, "_consumers, callbacks")]
 )
 def test_a_channel_without_what_wrapping_needs_is_refused(kind: type, missing: str) -> None:
     channel = kind.__new__(kind)  # nothing that a constructor would have added
@@ -95,4 +95,5 @@ def blocking(inner: Any = None) -> Any:
     channel._impl = inner or asynchronous()
     channel._pending_events = []
     channel._consumer_infos = {}
+    channel._basic_consume_ok_result = None
     return channel

@@ -43,7 +43,7 @@ def test_acks_of_a_cancelled_consumer_go_beside_those_of_a_new_one_of_its_tag() 
     for tag in (1, 2):
         core.delivered(first, tag, 1.0)
         core.first_message(first, tag, {})
-    core.cancel(first.consumer, 2.0)
+    core.cancel([first.consumer])
     core.lane_cancelled(first, 2.0)
     second = subscribed(core, 3.0)
     core.delivered(second, 3, 4.0)

@@ -71,7 +71,8 @@ class Collecting:
             elif isinstance(command, Notice):
                 self.notices.append(command.text)
             else:
-                self.core.lane_cancelled(command.lane, self.now)
+                for lane in command.lanes:
+                    self.core.lane_cancelled(lane, self.now)
         self._fill()
 
     def _open(self, lane: Lane) -> None:

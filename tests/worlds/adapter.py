@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from controlmq.consumer.commands import CancelLane, OpenLane
+from controlmq.consumer.commands import CancelLanes, OpenLane
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
@@ -104,7 +104,7 @@ class Adapter(Books):
         """The user cancels a consumer."""
         if subscription.alive:
             subscription.alive = False
-            self.core.cancel(subscription.consumer, self.world.now)
+            self.core.cancel([subscription.consumer])
             self.carry_out()
             self.attend()
 
@@ -143,15 +143,15 @@ class Adapter(Books):
         raise NotImplementedError
 
     def carry_out(self) -> None:
-        """The commands of the core in their order; acks go before each."""
+        """The commands of the core in their order; acks go before a lane is opened."""
         core = self.core
         while core.commands:
-            self.send_acks()
             command = core.commands.popleft()
             if isinstance(command, OpenLane):
+                self.send_acks()
                 self.open(command.lane)
-            elif isinstance(command, CancelLane):
-                self.cancel(command.lane)
+            elif isinstance(command, CancelLanes):
+                self.cancel([lane for lane in command.lanes if not lane.cancelled])
             else:
                 self.notice(command.text)
         self.send_acks()
@@ -172,17 +172,33 @@ class Adapter(Books):
         beside_the_last = subscription.lanes == 2 and lane.size == 1
         if subscription.asked > allowed and not (single or beside_the_last):
             raise Violation(f"{subscription.asked} slots are asked for, {allowed} are allowed")
+        self.unconfirmed.add(lane)
         world.to_broker(self.open_at_broker, lane, self._asked())
 
-    def cancel(self, lane: Lane) -> None:
-        if lane in self.cancelled or lane.cancelled:
-            return
-        subscription = self.world.subscription_of[lane.consumer]
-        self._lane_gone(lane, subscription)
-        if subscription.alive and not subscription.lanes:
-            raise Violation("the last lane was retired")
-        self.world.to_broker(self.cancel_at_broker, lane, self._asked())
-        self.core.lane_cancelled(lane, self.world.now)
+    def cancel(self, lanes: list[Lane]) -> None:
+        world, core = self.world, self.core
+        for lane in lanes:
+            subscription = world.subscription_of[lane.consumer]
+            if lane in self.unconfirmed:
+                raise Violation(f"{lane.tag} is cancelled before the broker has confirmed it")
+            self._lane_gone(lane, subscription)
+            if subscription.alive and not subscription.lanes:
+                raise Violation("the last lane was retired")
+            world.to_broker(self.cancel_at_broker, lane, self._asked())
+        for tag in self.forget_undelivered(lanes):
+            self.late.add(tag)
+            core.came_too_late(tag)
+        for lane in lanes:
+            core.lane_cancelled(lane, world.now)
+        for tag, (_, subscription) in list(self.gated.items()):
+            if not subscription.lanes:
+                del self.gated[tag]
+                self.late.add(tag)
+                subscription.asked -= 1
+
+    def forget_undelivered(self, lanes: list[Lane]) -> list[int]:
+        """Tags of the messages that the client has and has not handed over."""
+        raise NotImplementedError
 
     def send_acks(self) -> None:
         core = self.core
@@ -202,15 +218,14 @@ class Adapter(Books):
 
     def _given_back(self, tag: int) -> None:
         """A message that the user has not got goes back to its queue."""
-        lane, subscription = self.gated.pop(tag)
-        if subscription.alive or lane not in self.cancelled:
-            raise Violation(f"message {tag} goes back to a consumer that would get it again")
-        subscription.asked -= 1
+        if tag not in self.late:
+            raise Violation(f"message {tag} goes back, and its consumer would get it again")
+        self.late.remove(tag)
         self.world.requeued += 1
-        self.world.to_broker(self.refuse_at_broker, (tag, False, True), self._asked())
+        self.world.to_broker(self.return_at_broker, tag, self._asked())
 
     def _check_covers_none(self, tag: int) -> None:
-        if self.gated and min(self.gated) <= tag:
+        if min([*self.gated, *self.late], default=tag + 1) <= tag:
             raise Violation(f"a frame up to {tag} answers for what the user has not got")
 
     def refuse_at_broker(self, refusal: tuple[int, bool, bool], asked: list[int]) -> None:
@@ -220,23 +235,24 @@ class Adapter(Books):
     # What the network brings
 
     def on_opened(self, lane: Lane, _: Any) -> None:
+        self.unconfirmed.remove(lane)
         self.core.lane_opened(lane, self.world.now)
+        self.carry_out()
 
     def on_refused(self, lane: Lane, _: Any) -> None:
         subscription = self.world.subscription_of[lane.consumer]
-        if lane not in self.cancelled:
-            self.cancelled.add(lane)
-            subscription.asked -= lane.size
-            subscription.lanes -= 1
+        self.unconfirmed.remove(lane)
+        self.cancelled.add(lane)
+        subscription.asked -= lane.size
+        subscription.lanes -= 1
         self.core.lane_refused(lane, self.world.now)
         subscription.alive = subscription.alive and subscription.lanes > 0
+        self.carry_out()
 
     def on_cancelled(self, lane: Lane, _: Any) -> None:
         """The broker has cancelled a lane."""
-        subscription = self.world.subscription_of[lane.consumer]
         if lane not in self.cancelled:
-            subscription.alive = False
-            self._lane_gone(lane, subscription)
+            self.world.subscription_of[lane.consumer].alive = False
         self.core.cancelled_by_broker(lane.tag, self.world.now)
         self.carry_out()
 
@@ -264,6 +280,14 @@ class Adapter(Books):
         self._limit(asked)
         world.to_client(self.on_opened, lane, None)
         world.broker.consume(lane, subscription.queue)
+
+    def return_at_broker(self, tag: int, asked: list[int]) -> None:
+        broker = self.world.broker
+        message, lane, _ = broker.unacked[tag]
+        if lane is not None:
+            broker.given_back[message] = lane.lane.consumer
+        broker.refuse(tag, False, True)
+        self._limit(asked)
 
     def cancel_at_broker(self, lane: Lane, asked: list[int]) -> None:
         self.world.broker.cancel(lane.tag)

@@ -130,6 +130,10 @@ class Books:
         self.announced: dict[int, Lane] = {}
         """What the client has received and not handed over, as far as the core was told."""
         self.cancelled: set[Lane] = set()
+        self.late: set[int] = set()
+        """What came for a consumer that was cancelled, and has not gone back."""
+        self.unconfirmed: set[Lane] = set()
+        """Lanes that were asked for and that the broker has not answered."""
         self.max_hold = world.circumstances.max_hold
 
     def _lane_gone(self, lane: Lane, subscription: Subscription) -> None:
@@ -195,7 +199,7 @@ class Books:
             allowed = max(each.max_held, each.largest_lane)
             if held > allowed:
                 raise Violation(f"{held} acks are held, {allowed} are allowed")
-            if held and not each.alive:
+            if held and not each.alive and not each.lanes:
                 raise Violation("a consumer that has stopped holds acks")
         if self.owed and not self.busy:
             since = next(iter(self.owed.values()))

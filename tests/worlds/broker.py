@@ -64,6 +64,8 @@ class Broker:
         self.done = 0
         """Messages that were acknowledged, or rejected for good."""
         self.redelivered: set[int] = set()
+        self.given_back: dict[int, Any] = {}
+        """Messages that a consumer gave back unseen, as it was cancelled."""
         self.published = 0
         self.in_transaction: dict[int, bool] | None = None
         """Tags answered and not committed, and whether their messages are done with."""
@@ -115,6 +117,8 @@ class Broker:
             if lane.unacked >= lane.size:
                 return
             message = ready.popleft()
+            if self.given_back.get(message) is lane.lane.consumer:
+                raise Violation(f"{lane.tag} gets message {message}, which its consumer gave back")
             lane.unacked += 1
             queue.in_flight += 1
             if queue.in_flight > queue.limit:

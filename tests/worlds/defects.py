@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from controlmq.consumer.bucket import Bucket
+from controlmq.consumer.commands import CancelLanes
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
 from controlmq.consumer.delivery_tags import Ack, Ledger
@@ -101,22 +102,51 @@ def a_lane_tag_is_used_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Consumer, "new_lane", same_number)
 
 
-def acks_of_a_lane_go_before_its_cancel(patch: pytest.MonkeyPatch) -> None:
-    change_lanes = Core._change_lanes
-
-    def early(self: Core, consumer: Consumer, now: float) -> None:
-        change_lanes(self, consumer, now)
-        if consumer.pending is not None and consumer.pending.retiring:
-            self._give_back(consumer, now)
-
-    patch.setattr(Core, "_change_lanes", early)
-
-
 def held_acks_are_forgotten_at_a_stop(patch: pytest.MonkeyPatch) -> None:
     def forget(self: Core, consumer: Consumer, now: float) -> None:
         self.leaving.remove(consumer)
 
     patch.setattr(Core, "_leave", forget)
+
+
+def a_stop_gives_back_between_its_cancels(patch: pytest.MonkeyPatch) -> None:
+    cancel_leaving = Core._cancel_leaving
+
+    def one_by_one(self: Core) -> None:
+        before = len(self.commands)
+        cancel_leaving(self)
+        if len(self.commands) > before:
+            command = self.commands.pop()
+            assert isinstance(command, CancelLanes)
+            self.commands.extend(CancelLanes((lane,)) for lane in command.lanes)
+
+    patch.setattr(Core, "_cancel_leaving", one_by_one)
+    what_comes_too_late_goes_back_at_once(patch)
+
+
+def what_comes_too_late_goes_back_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "came_too_late", lambda self, tag: self.returns.append(tag))
+
+
+def a_lane_is_cancelled_before_it_is_confirmed(patch: pytest.MonkeyPatch) -> None:
+    def at_once(self: Core) -> None:
+        lanes = [lane for consumer in self.leaving for lane in consumer.window.subscribed]
+        self.commands.append(CancelLanes(tuple(lanes)))
+
+    patch.setattr(Core, "_cancel_leaving", at_once)
+
+
+def a_lane_that_the_broker_cancelled_is_left_alone(patch: pytest.MonkeyPatch) -> None:
+    cancelled = Core.cancelled_by_broker
+
+    def without_it(self: Core, lane_tag: str, now: float) -> Consumer | None:
+        lane = self._lanes.get(lane_tag)
+        consumer = cancelled(self, lane_tag, now)
+        if consumer is not None and lane is not None:
+            self._lane_gone(lane, now)
+        return consumer
+
+    patch.setattr(Core, "cancelled_by_broker", without_it)
 
 
 def a_frame_for_several_includes_a_held_ack(patch: pytest.MonkeyPatch) -> None:
@@ -312,7 +342,7 @@ def what_waits_is_forgotten_at_a_stop(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_frame_for_several_includes_what_waits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledger, "covers_gated", lambda self, tag: False)
+    patch.setattr(Ledger, "covers_unseen", lambda self, tag: False)
 
 
 BOUND_DEFECTS: list[Defect] = [
@@ -334,8 +364,10 @@ DEFECTS: list[Defect] = [
     too_many_acks_are_held,
     a_change_of_lanes_requeues,
     a_lane_tag_is_used_again,
-    acks_of_a_lane_go_before_its_cancel,
     held_acks_are_forgotten_at_a_stop,
+    a_stop_gives_back_between_its_cancels,
+    a_lane_is_cancelled_before_it_is_confirmed,
+    a_lane_that_the_broker_cancelled_is_left_alone,
     a_frame_for_several_includes_a_held_ack,
     a_due_ack_is_kept_again,
     the_window_ignores_what_cancelled_lanes_have,
@@ -357,5 +389,6 @@ RARE_DEFECTS: list[Defect] = [
     the_last_lane_is_never_replaced,
     what_waits_at_the_client_is_not_counted,
     a_frame_for_several_includes_what_is_refused,
+    what_comes_too_late_goes_back_at_once,
 ]
 """Found after more than a few seeds."""

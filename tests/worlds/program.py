@@ -36,14 +36,15 @@ class Program(Adapter):
         world = self.world
         now = world.now
         subscription = world.subscription_of[lane.consumer]
-        known = self.announced.pop(tag, None) is lane and not lane.consumer.cancelled
-        if lane in self.cancelled and not known:
-            # As pika does with messages of a consumer that it has cancelled.
+        known = tag in self.announced
+        if lane.consumer.cancelled or (lane in self.cancelled and not known):
             if subscription.alive and not subscription.doomed:
                 raise Violation(f"a change of lanes requeued message {message}")
-            world.requeued += 1
-            world.to_broker(self.refuse_at_broker, (tag, False, True), self._asked())
+            self.late.add(tag)
+            self.core.came_too_late(tag)
+            self.send_acks()
             return
+        self.announced.pop(tag, None)
         if tag <= self.last_tag:
             raise Violation(f"delivery tag {tag} came after {self.last_tag}")
         self.last_tag = tag
@@ -154,6 +155,17 @@ class Program(Adapter):
         self.core.fetched(tag)
         when = self.world.now + self.world.work() * self.world.random()
         self.world.push(when, ANYWHERE, self.answer, tag, message)
+
+    def forget_undelivered(self, lanes: list[Lane]) -> list[int]:
+        """As a blocking client does: it has received them, and dispatches them no more."""
+        mine = [
+            event
+            for event in self.inbox
+            if event[0] == self.on_message and event[1] in lanes and event[1].consumer.cancelled
+        ]
+        for event in mine:
+            self.inbox.remove(event)
+        return [tag for _, _, (tag, _) in mine]
 
     # What the user answers
 

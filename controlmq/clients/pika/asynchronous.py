@@ -10,8 +10,10 @@ from pika.channel import Channel
 
 from controlmq.clients.channel_runner import clock
 from controlmq.clients.pika import private
+from controlmq.clients.pika.adapter import PikaAdapter
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
 from controlmq.clients.settings import Settings
+from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
 from controlmq.goals import Given
@@ -19,19 +21,19 @@ from controlmq.goals import Given
 Callback = Callable[..., Any]
 
 
-class AsynchronousAdapter:
+class AsynchronousAdapter(PikaAdapter):
     """How lanes, acks and timers reach the broker through an asynchronous ``Channel``.
 
     Requests wait in pika for the answer to the one before them, and acks overtake them there.
-    A lane must be cancelled before its acks go, so its cancel does not queue up.
     """
 
     def __init__(self, channel: AdaptiveChannel) -> None:
-        self._channel = channel
+        super().__init__(channel)
         self._plain: Any = super(AdaptivePikaChannel, channel)
         self._check_open = private.open_check(channel)
         self._send = private.sender(channel)
         self._cycle_end_due = False
+        self._after_cancel: dict[Consumer, Callback] = {}
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
         """Buffered by pika until its loop finds the socket writable."""
@@ -62,21 +64,25 @@ class AsynchronousAdapter:
             **subscription,
         )
 
-    def cancel_lane(self, lane: Lane) -> None:
-        """Ahead of the requests that wait, unless the lane may be one of them."""
-        if private.is_awaiting_cancel(self._channel, lane.tag):
-            return
-        if lane.received:
-            private.send_cancel_at_once(self._channel, lane.tag)
-        else:
-            # It has no acks that could be early, and perhaps its subscription is not answered
-            # yet: RabbitMQ 3.10 was seen to fail (541) on a cancel that comes right behind.
-            self._plain.basic_cancel(lane.tag, callback=_nothing)
+    def when_cancelled(self, consumer: Consumer, callback: Callback) -> None:
+        """Call back once the broker has confirmed the cancels of all lanes of a consumer."""
+        self._after_cancel[consumer] = callback
+        self.on_cancel_confirmed(consumer)
 
-    def give_back(self, tags: Sequence[int]) -> None:
-        """One rejection each."""
-        for tag in tags:
-            self._plain.basic_reject(tag, requeue=True)
+    def on_cancel_confirmed(self, consumer: Consumer) -> None:
+        """Call whoever waits for that, if it was the last of its lanes."""
+        if consumer in self._after_cancel and self.is_cancelled(consumer):
+            self._after_cancel.pop(consumer)()
+
+    def on_late_message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        """Back to its queue at once, unless a cancel is still to be sent."""
+        super().on_late_message(channel, method, properties, body)
+        if self._channel.is_open:
+            self._channel._runner.send_acks(clock())
+
+    def write_now(self) -> None:
+        """What pika has buffered."""
+        private.write_now(self._channel)
 
     def reports_cycle_end(self) -> bool:
         """A timer of no delay fires when pika has dispatched all it read."""
@@ -119,7 +125,8 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
     """
 
     def _adapt_with(self, settings: Settings) -> None:
-        self._adapt(settings, AsynchronousAdapter(self))
+        self._adapter = AsynchronousAdapter(self)
+        self._adapt(settings, self._adapter)
 
     # Consuming
 
@@ -162,18 +169,17 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         if consumer is None:
             super().basic_cancel(consumer_tag, callback)
             return
-        if callback is not None:
-            self._call_when_cancelled(consumer_tag, consumer.lanes_to_cancel()[-1].tag, callback)
         self._runner.cancel(consumer)
+        if callback is not None:
+            confirmed = frame.Method(self.channel_number, spec.Basic.CancelOk(consumer_tag))
+            self._adapter.when_cancelled(consumer, lambda: callback(confirmed))
 
-    def _call_when_cancelled(self, tag: str, lane_tag: str, callback: Callback) -> None:
-        """Call back with the user's tag once the broker confirmed the last lane."""
+    def _on_lane_lost(self, method_frame: Any) -> None:
+        self._adapter.lane_lost(method_frame.method.consumer_tag)
+        super()._on_lane_lost(method_frame)
 
-        def on_cancel_ok(method_frame: Any) -> None:
-            # A frame of its own: pika looks into this one too.
-            callback(frame.Method(method_frame.channel_number, spec.Basic.CancelOk(tag)))
-
-        private.on_cancel_ok(self, lane_tag, on_cancel_ok)
+    def _on_cancelled_by_broker(self, consumer: Consumer, method_frame: Any) -> None:
+        self._adapter.when_cancelled(consumer, lambda: self._tell_cancelled(consumer, method_frame))
 
     # Acknowledging
 
@@ -239,8 +245,6 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         """As pika's; held acks are sent first. ``connection.close()`` comes here too."""
         if self.is_open:
             self._runner.cancel_all()
+            self._runner.give_back_all()  # of consumers whose cancels have to wait, too
         super().close(reply_code, reply_text)
-
-
-def _nothing(_method_frame: Any) -> None:
-    """Ignores the confirmation of a cancel."""
+        self._runner.stop()  # requests that wait are pika's to send, and nothing may follow them

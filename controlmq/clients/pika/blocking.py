@@ -9,24 +9,27 @@ from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
 
 from controlmq.clients.channel_runner import clock
+from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.pika import private
+from controlmq.clients.pika.adapter import PikaAdapter
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
 from controlmq.clients.pika.generator import Generator, Message
 from controlmq.clients.settings import Settings
+from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
 from controlmq.goals import Given
 
 
-class BlockingAdapter:
-    """How lanes, acks and timers reach the broker through a ``BlockingChannel``."""
+class BlockingAdapter(PikaAdapter):
+    """How lanes, acks and timers reach the broker through a ``BlockingChannel``.
+
+    No change of lanes waits for its answer: that would stop the whole process while the broker
+    does not read from the connection.
+    """
 
     def __init__(self, channel: AdaptiveBlockingChannel) -> None:
-        self._channel = channel
-        self._inner = private.asynchronous(channel)
-        self._plain: Any = super(AdaptivePikaChannel, channel)
-        self._check_open = private.open_check(self._inner)
-        self._send = private.sender(self._inner)
+        super().__init__(channel)
         self._flush = private.flusher(channel)
         self.dispatching = False
 
@@ -38,30 +41,40 @@ class BlockingAdapter:
         self._flush()
 
     def open_lane(self, lane: Lane) -> None:
-        """Two round trips; messages that come meanwhile are dispatched afterwards."""
-        channel = self._channel
+        """Both requests at once, so that no other comes between them."""
+        channel, runner = self._channel, self._channel._runner
         subscription = dict(channel._subscriptions[lane.consumer.tag])
         receiver = channel._callback(lane, subscription.pop("on_message"))
-        self._plain.basic_qos(prefetch_count=lane.size)
-        self._plain.basic_consume(
-            lane.consumer.queue, receiver, consumer_tag=lane.tag, **subscription
+        private.subscribe(
+            channel,
+            lane.consumer.queue,
+            lane.tag,
+            lane.size,
+            receiver,
+            lambda: runner.lane_opened(lane),
+            **subscription,
         )
-        channel._runner.lane_opened(lane)
 
-    def cancel_lane(self, lane: Lane) -> None:
-        """One round trip. What has come for a consumer that goes on is still handed over."""
-        consumer = lane.consumer
-        if not consumer.cancelled:
-            private.keep_pending(self._channel, lane.tag, consumer)
-        self._plain.basic_cancel(lane.tag)
-        if consumer.cancelled and consumer.window.subscribed == [lane]:
-            for tag in private.take_kept(self._channel, consumer):
-                self._inner.basic_reject(tag, requeue=True)
+    def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
+        """All cancels. What pika has received and not dispatched goes back, once all are sent.
 
-    def give_back(self, tags: Sequence[int]) -> None:
-        """One rejection each."""
-        for tag in tags:
-            self._plain.basic_reject(tag, requeue=True)
+        Where a consumer goes on, it is still handed over.
+        """
+        super().cancel_lanes(lanes)
+        channel = self._channel
+        leaving = {lane.consumer: None for lane in lanes if lane.consumer.cancelled}
+        for lane in lanes:
+            if lane.consumer not in leaving:
+                private.keep_pending(channel, lane.tag, lane.consumer)
+        late = private.forget_consumers(channel, {lane.tag for lane in lanes})
+        for consumer in leaving:
+            late += private.take_kept(channel, consumer)
+        for tag in late:
+            channel._runner.core.came_too_late(tag)
+
+    def write_now(self) -> None:
+        """Wait until all of it is written."""
+        self._flush()
 
     def reports_cycle_end(self) -> bool:
         """While pika dispatches what it received."""
@@ -90,7 +103,11 @@ class BlockingAdapter:
             self._channel.connection.remove_timeout(timer)
 
 
-class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ignore[misc]
+class AdaptiveBlockingChannel(
+    AdaptivePikaChannel,
+    private.DispatchCycles,
+    BlockingChannel,  # type: ignore[misc]
+):
     """A ``BlockingChannel`` whose consumers hold their goals.
 
     Everything is as pika has it, except that ``basic_consume`` and ``consume`` take a ``goal``,
@@ -104,6 +121,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         self._generator = None
         self._adapter = BlockingAdapter(self)
         self._adapt(settings, self._adapter)
+        self._at_end.append(private.watch_lost_lanes(self, self._adapter.lane_lost))
 
     # Consuming
 
@@ -135,20 +153,37 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
             queue, on_message_callback, consumer_tag, goal, auto_ack, subscription
         ).tag
 
+    def _consume(self, *args: Any, **kwargs: Any) -> ControlledConsumer:
+        consumer = super()._consume(*args, **kwargs)
+        lane = consumer.plant.pending
+        try:
+            private.wait_until(self, lambda: consumer.plant.pending is None)
+        finally:
+            if lane is not None and not self.is_open:
+                self._runner.core.lane_refused(lane, clock())
+        return consumer
+
     def basic_cancel(self, consumer_tag: str) -> Any:
         """As pika's: cancels the consumer, all of it."""
         consumer = self._runner.core.consumers.get(consumer_tag)
         if consumer is None:
             return super().basic_cancel(consumer_tag)
         self._runner.cancel(consumer)
+        self._await_cancels()
         return []
+
+    def start_consuming(self) -> None:
+        """As pika's; before an exception leaves, held acks are sent."""
+        try:
+            super().start_consuming()
+        except BaseException:
+            self._runner.give_back_in_time()
+            raise
 
     def stop_consuming(self, consumer_tag: str | None = None) -> None:
         """As pika's."""
         if consumer_tag is None and self.is_open:
-            if self._generator is not None:
-                self.cancel()
-            self._runner.cancel_all()
+            self._cancel_all()
         super().stop_consuming(consumer_tag)
 
     def _on_consumer_message_delivery(self, channel: Any, method: Any, *message: Any) -> None:
@@ -156,14 +191,39 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         # pika has this method by heart, also when the channel is its own again.
         BlockingChannel._on_consumer_message_delivery(self, channel, method, *message)
 
-    def _dispatch_events(self) -> None:
+    def _cancel_all(self) -> None:
+        generator, self._generator = self._generator, None
+        self._runner.cancel_all()
+        self._await_cancels()
+        if generator is not None:
+            self._give_back_waiting(generator)
+
+    def _give_back_waiting(self, generator: Generator) -> None:
+        """After the cancels, so that nothing is delivered again to a lane that is still open."""
+        for method, _, _ in generator.take_waiting():
+            self.basic_nack(method.delivery_tag, requeue=True)
+        self._hand_back()
+
+    def _await_cancels(self) -> None:
+        """Wait until the broker has confirmed every cancel, and give back what came until then."""
+        runner, adapter = self._runner, self._adapter
+        while not adapter.all_cancelled:
+            private.wait_until(self, lambda: bool(runner.core.commands) or adapter.all_cancelled)
+            runner.carry_out()
+        runner.send_acks(clock())
+        adapter.write_now()
+
+    def _dispatch_begins(self) -> None:
         self._adapter.dispatching = True
-        try:
-            super()._dispatch_events()
-        finally:
-            self._adapter.dispatching = False
-            if self.is_open and self.connection.is_open:
-                self._runner.cycle_ended()
+
+    def _dispatch_ends(self) -> None:
+        self._adapter.dispatching = False
+        if self.is_open and self.connection.is_open:
+            self._runner.cycle_ended()
+
+    def _on_cancelled_by_broker(self, consumer: Consumer, method_frame: Any) -> None:
+        self._await_cancels()
+        self._tell_cancelled(consumer, method_frame)
 
     # The generator
 
@@ -197,18 +257,20 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
                 f"generator; previous params: {self._generator.parameters!r}; "
                 f"new params: {parameters!r}"
             )
-        yield from self._generator.messages(inactivity_timeout)
+        try:
+            yield from self._generator.messages(inactivity_timeout)
+        except BaseException:
+            # Also where the user's loop has ended, perhaps by an exception that ends the process.
+            self._runner.give_back_in_time()
+            raise
 
     def cancel(self) -> int:
         """As pika's: messages not yet taken from the generator are requeued."""
         generator, self._generator = self._generator, None
         if generator is None or generator.consumer is None or not self.is_open:
             return int(super().cancel())
-        # After the cancel, so that nothing is delivered again to a lane that is still open.
         self.basic_cancel(generator.consumer.tag)
-        for method, _, _ in generator.take_waiting():
-            self.basic_reject(method.delivery_tag, requeue=True)
-        self._hand_back()
+        self._give_back_waiting(generator)
         return 0
 
     def get_waiting_message_count(self) -> int:
@@ -264,6 +326,5 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
         """As pika's; held acks are sent first. ``connection.close()`` comes here too."""
         if self.is_open:
-            self._generator = None
-            self._runner.cancel_all()
+            self._cancel_all()
         super().close(reply_code, reply_text)

@@ -19,6 +19,10 @@ from controlmq.consumer.lanes import Lane
 from controlmq.errors import InputError
 from controlmq.goals import Given, GoalsByQueue
 
+CONSUMER_TIMEOUT_SHARE = 0.5
+"""Share of the broker's consumer timeout for which an ack is held at most, where the consumer is
+subscribed with one; the rest is for handling the message."""
+
 
 class AdaptivePikaChannel:
     """A pika channel whose consumers hold their goals; stands before pika's own class."""
@@ -50,11 +54,17 @@ class AdaptivePikaChannel:
         """The queue declared last, which AMQP calls by the empty name."""
         self._unnamed: list[ControlledConsumer] = []
         """Consumers of the queue declared last, while the broker has not told its name."""
-        self._inner.add_on_close_callback(lambda _channel, _reason: self._runner.stop())
-        connection = self.connection  # type: ignore[attr-defined]
-        connection.add_on_connection_blocked_callback(lambda *_: self._runner.blocked())
-        connection.add_on_connection_unblocked_callback(lambda *_: self._runner.unblocked())
-        self._watch_cancels()
+        runner = self._runner
+        self._at_end: list[Callable[[], None]] = [
+            private.watch_blocking(
+                self._inner, lambda _frame: runner.blocked(), lambda _frame: runner.unblocked()
+            )
+        ]
+        """What to do when the channel is closed, or pika's own again."""
+        end = self._end  # known even if the channel is pika's own by then
+        self._inner.add_on_close_callback(lambda _channel, _reason: end())
+        self._cancel_callbacks = private.take_cancel_callbacks(self)
+        super().add_on_cancel_callback(self._on_lane_lost)  # type: ignore[misc]
         private.send_through(self._inner, self._send_noting)
 
     @property
@@ -86,7 +96,8 @@ class AdaptivePikaChannel:
                 "wrapped."
             )
         tag = tag or private.new_consumer_tag(self._inner)
-        if tag in self._runner.core.consumers:
+        core = self._runner.core
+        if tag in core.consumers or tag in [leaving.tag for leaving in core.leaving]:
             raise DuplicateConsumerTag(tag)
         settings = self._settings
         given = settings.controller
@@ -98,6 +109,10 @@ class AdaptivePikaChannel:
             settings = replace(settings, goals=goals)
         if subscription["exclusive"]:
             settings = replace(settings, window="single")
+        timeout = (subscription["arguments"] or {}).get("x-consumer-timeout")
+        if timeout:
+            longest = CONSUMER_TIMEOUT_SHARE * timeout / 1000  # given in milliseconds
+            settings = replace(settings, max_hold=min(settings.max_hold, longest))
         queue = queue or self._last_queue
         controller = self._controllers.new(settings, queue)
         consumer = ControlledConsumer(
@@ -106,7 +121,6 @@ class AdaptivePikaChannel:
         if not queue:
             self._unnamed.append(consumer)
         self._forget_cancelled()
-        self._cancelled_lanes.pop(tag, None)
         self._consumers_by_tag[tag] = consumer
         self._subscriptions[tag] = {"on_message": on_message, **subscription}
         self._runner.subscribe(consumer.plant)
@@ -152,38 +166,23 @@ class AdaptivePikaChannel:
     # Cancels by the broker: the user has one consumer, not its lanes
 
     def add_on_cancel_callback(self, callback: Callable[[Any], Any]) -> None:
-        """As pika's: called once for a consumer that the broker cancelled."""
-        super().add_on_cancel_callback(self._once_a_consumer(callback))  # type: ignore[misc]
+        """As pika's: called once for a consumer that the broker cancelled, its tag free again."""
+        if callback not in self._cancel_callbacks:
+            self._cancel_callbacks.append(callback)
 
-    def _watch_cancels(self) -> None:
-        for entry in private.cancel_callbacks(self):
-            entry["callback"] = self._once_a_consumer(entry["callback"])
-        self._cancelled_lanes: dict[str, str | None] = {}
-        """By lane tag, what the user's callbacks are called with: a consumer's tag, or None."""
-        # A callback of our own, so that the core learns of cancels even if the user registered
-        # none.
-        self.add_on_cancel_callback(lambda _frame: None)
+    def _on_lane_lost(self, method_frame: Any) -> None:
+        consumer = self._runner.cancelled_by_broker(method_frame.method.consumer_tag)
+        if consumer is not None:
+            self._on_cancelled_by_broker(consumer, method_frame)
 
-    def _once_a_consumer(self, callback: Callable[[Any], Any]) -> Callable[[Any], None]:
-        """``callback`` for consumers the user knows, where the broker cancels lanes."""
+    def _on_cancelled_by_broker(self, consumer: Consumer, method_frame: Any) -> None:
+        """See that the user is told once the broker has confirmed the cancels of all lanes."""
+        raise NotImplementedError
 
-        def on_cancel(method_frame: Any) -> None:
-            if self._runner.stopped:
-                callback(method_frame)
-                return
-            tag = self._user_tag(method_frame.method.consumer_tag)
-            if tag is not None:
-                cancel = spec.Basic.Cancel(tag, method_frame.method.nowait)
-                callback(frame.Method(method_frame.channel_number, cancel))
-
-        return on_cancel
-
-    def _user_tag(self, lane_tag: str) -> str | None:
-        """The tag under which to report a cancelled lane to the user; every callback asks."""
-        if lane_tag not in self._cancelled_lanes:
-            consumer = self._runner.cancelled_by_broker(lane_tag)
-            self._cancelled_lanes[lane_tag] = consumer.tag if consumer is not None else None
-        return self._cancelled_lanes[lane_tag]
+    def _tell_cancelled(self, consumer: Consumer, method_frame: Any) -> None:
+        cancel = spec.Basic.Cancel(consumer.tag, method_frame.method.nowait)
+        for callback in list(self._cancel_callbacks):
+            callback(frame.Method(method_frame.channel_number, cancel))
 
     # Acknowledging
 
@@ -252,9 +251,18 @@ class AdaptivePikaChannel:
         plain = self._fixed and all(each.plain for each in self._runner.core.consumers.values())
         # What somebody has put on the object calls methods of this class.
         if plain and self._restorable() and not patched(self, self._replaced):
-            self._runner.stop()
+            self._end()
             private.send_as_pika(self._inner)
+            private.remove_cancel_callback(self, self._on_lane_lost)
             self.__class__ = self._plain_class
+            for callback in self._cancel_callbacks:
+                self.add_on_cancel_callback(callback)
+
+    def _end(self) -> None:
+        """The channel is closed, or pika's own again."""
+        self._runner.stop()
+        while self._at_end:
+            self._at_end.pop()()
 
 
 def patched(channel: Any, names: Collection[str]) -> dict[str, Any]:

@@ -56,6 +56,10 @@ class Generator:
                 deadline = now + inactivity_timeout
             limit = deadline - now if gated is None else min(deadline - now, gated)
             private.process_data_events(channel, max(0.0, limit))
+            # In a callback pika has received them, but dispatches none.
+            if self.consumer is not None:
+                lanes = self.consumer.window.lanes
+                private.dispatch_messages(channel, [lane.tag for lane in lanes])
             if (
                 not (self.waiting and self._gated() == 0.0)
                 and clock() >= deadline

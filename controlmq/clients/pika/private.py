@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -21,23 +21,25 @@ BLOCKING_NAMES = (
     "_impl",
     "_consumer_infos",
     "_pending_events",
+    "_basic_consume_ok_result",
     "_dispatch_events",
     "_on_consumer_message_delivery",
+    "_on_consumer_cancelled_by_broker",
     "_flush_output",
     "_process_data_events",
     "_CONSUMER_CANCELLED_CB_KEY",
 )
 MODULE_NAMES = (
     "_QueueConsumerGeneratorInfo",
+    "_ConsumerInfo",
     "_ConsumerDeliveryEvt",
+    "_ConsumerCancellationEvt",
     "BlockingConnection._acquire_event_dispatch",
 )
 ASYNCHRONOUS_NAMES = (
     "_raise_if_not_open",
     "_generate_consumer_tag",
     "_consumers",
-    "_cancelled",
-    "_on_cancelok",
     "_send_method",
     "callbacks",
 )
@@ -45,6 +47,7 @@ CONNECTION_NAMES = (
     "_adapter_call_later",
     "_adapter_remove_timeout",
     "_adapter_add_callback_threadsafe",
+    "_transport",
 )
 
 
@@ -158,6 +161,24 @@ def read(connection: Any) -> None:
         connection.process_data_events(0)
 
 
+class DispatchCycles:
+    """Stands before a blocking channel, and reports when pika dispatches what it has received."""
+
+    def _dispatch_events(self) -> None:
+        ends = self._dispatch_ends  # the channel may be pika's own by then
+        self._dispatch_begins()
+        try:
+            super()._dispatch_events()  # type: ignore[misc]
+        finally:
+            ends()
+
+    def _dispatch_begins(self) -> None:
+        raise NotImplementedError
+
+    def _dispatch_ends(self) -> None:
+        raise NotImplementedError
+
+
 def flusher(channel: Any) -> Callable[[], None]:
     """What to call to send all that a blocking channel has buffered."""
     flush: Callable[[], None] = channel._flush_output
@@ -182,32 +203,112 @@ def process_data_events(channel: Any, time_limit: float | None) -> None:
     channel._process_data_events(time_limit=time_limit)
 
 
-def is_awaiting_cancel(channel: Any, tag: str) -> bool:
-    """Whether an asynchronous channel has no such consumer, or has sent its cancel."""
-    return tag not in channel._consumers or tag in channel._cancelled
+def wait_until(channel: Any, condition: Callable[[], bool]) -> None:
+    """Receive on a blocking channel until ``condition`` holds; raise if the channel closes."""
+    channel._flush_output(condition)
 
 
-def send_cancel_at_once(channel: Any, tag: str) -> None:
+# Lanes
+
+
+def subscribe(
+    channel: Any,
+    queue: str,
+    tag: str,
+    prefetch: int,
+    on_message: Callable[..., Any],
+    on_ok: Callable[[], None],
+    **subscription: Any,
+) -> None:
+    """Ask for a prefetch and a consumer on a blocking channel, and do not wait for the answers.
+
+    The broker may have stopped reading from the connection, and pika would wait for as long.
+    """
+    answered = channel._basic_consume_ok_result
+
+    def on_consume_ok(_frame: Any) -> None:
+        answered.reset()  # pika sets it with every answer, and resets it where it waits for one
+        on_ok()
+
+    inner = channel._impl
+    inner.basic_qos(prefetch_count=prefetch)
+    deliver = channel._on_consumer_message_delivery
+    inner.basic_consume(queue, deliver, consumer_tag=tag, **subscription)
+    # Not by pika, which does it when it sends the request, and may be interrupted there.
+    inner.callbacks.add(
+        inner.channel_number, spec.Basic.ConsumeOk, on_consume_ok, arguments={"consumer_tag": tag}
+    )
+    consumer = blocking_connection._ConsumerInfo(tag, False, on_message_callback=on_message)
+    consumer.state = consumer.ACTIVE
+    channel._consumer_infos[tag] = consumer
+
+
+def send_cancel(
+    channel: Any, tag: str, late: Callable[..., Any], answered: Callable[[str], None]
+) -> None:
     """Send a cancel ahead of the requests that wait; AMQP allows that, RabbitMQ keeps the order.
 
-    Waits for CancelOk, because pika never forgets the tag of a consumer that was cancelled
-    without waiting.
+    Messages that still come go to ``late``, until the broker has confirmed the cancel.
     """
-    channel._cancelled.add(tag)
+
+    def on_cancel_ok(_frame: Any) -> None:
+        channel._consumers.pop(tag, None)
+        answered(tag)
+
+    redirect(channel, tag, late)
     channel.callbacks.add(
-        channel.channel_number,
-        spec.Basic.CancelOk,
-        channel._on_cancelok,
-        arguments={"consumer_tag": tag},
+        channel.channel_number, spec.Basic.CancelOk, on_cancel_ok, arguments={"consumer_tag": tag}
     )
     channel._send_method(spec.Basic.Cancel(consumer_tag=tag))
 
 
-def on_cancel_ok(channel: Any, tag: str, callback: Callable[[Any], None]) -> None:
-    """Call back when the broker confirms the cancel of ``tag``."""
-    channel.callbacks.add(
-        channel.channel_number, spec.Basic.CancelOk, callback, arguments={"consumer_tag": tag}
-    )
+def redirect(channel: Any, tag: str, on_message: Callable[..., Any]) -> None:
+    """Give the messages of a consumer of an asynchronous channel to another function."""
+    channel._consumers[tag] = on_message
+
+
+def forget_consumers(channel: Any, tags: Collection[str]) -> list[int]:
+    """Make a blocking channel forget its consumers: tags of the messages they did not get."""
+    for tag in tags:
+        channel._consumer_infos.pop(tag, None)
+    taken = _take_pending(channel, tags, blocking_connection._ConsumerDeliveryEvt)
+    _take_pending(channel, tags, blocking_connection._ConsumerCancellationEvt)
+    # Whoever waits for messages looks whether there is still a consumer.
+    channel.connection._request_channel_dispatch(-channel.channel_number)
+    return [event.method.delivery_tag for event in taken]
+
+
+def dispatch_messages(channel: Any, tags: Collection[str]) -> None:
+    """Dispatch what a blocking channel has received for these consumers, in a callback too."""
+    for event in _take_pending(channel, tags, blocking_connection._ConsumerDeliveryEvt):
+        consumer = channel._consumer_infos[event.method.consumer_tag]
+        consumer.on_message_callback(channel, event.method, event.properties, event.body)
+
+
+def _take_pending(channel: Any, tags: Collection[str], kind: type) -> list[Any]:
+    taken: list[Any] = []
+    kept: deque[Any] = deque()
+    for event in channel._pending_events:
+        mine = type(event) is kind and _consumer_tag(event) in tags
+        (taken if mine else kept).append(event)
+    if taken:
+        channel._pending_events = kept
+    return taken
+
+
+def _consumer_tag(event: Any) -> str:
+    method = event.method if hasattr(event, "method") else event.method_frame.method
+    return str(method.consumer_tag)
+
+
+def write_now(channel: Any) -> None:
+    """Write what the connection of an asynchronous channel has buffered, without its loop."""
+    transport = channel.connection._transport
+    if transport is not None and transport.get_write_buffer_size():
+        transport._on_socket_writable()
+
+
+# Timers and callbacks
 
 
 def call_later(channel: Any, delay: float, callback: Callable[[], None]) -> object:
@@ -225,12 +326,69 @@ def cancel_timer(channel: Any, timer: object) -> None:
     channel.connection._adapter_remove_timeout(timer)
 
 
-def cancel_callbacks(channel: Any) -> Iterator[dict[str, Any]]:
-    """The entries of callbacks that others registered for cancels by the broker."""
-    blocking = isinstance(channel, BlockingChannel)
-    key = channel._CONSUMER_CANCELLED_CB_KEY if blocking else spec.Basic.Cancel.NAME
-    entries = asynchronous(channel).callbacks._stack.get(str(channel.channel_number), {})
-    for entry in entries.get(key, []):
-        # pika's own know lanes and stay as they are.
-        if getattr(entry["callback"], "__self__", None) is not channel:
-            yield entry
+def take_cancel_callbacks(channel: Any) -> list[Callable[..., Any]]:
+    """Remove the callbacks that others registered for cancels by the broker, and return them."""
+    key = spec.Basic.Cancel.NAME
+    if isinstance(channel, BlockingChannel):
+        key = channel._CONSUMER_CANCELLED_CB_KEY
+    entries = _callback_entries(channel, key)
+    # pika's own know lanes and stay as they are.
+    taken = [each for each in entries if getattr(each["callback"], "__self__", None) is not channel]
+    entries[:] = [each for each in entries if each not in taken]
+    return [entry["callback"] for entry in taken]
+
+
+def remove_cancel_callback(channel: Any, callback: Callable[..., Any]) -> None:
+    """Undo ``add_on_cancel_callback``, for which pika has no method."""
+    key = spec.Basic.Cancel.NAME
+    if isinstance(channel, BlockingChannel):
+        key = channel._CONSUMER_CANCELLED_CB_KEY
+    asynchronous(channel).callbacks.remove(channel.channel_number, key, callback)
+
+
+def watch_lost_lanes(channel: Any, lost: Callable[[str], None]) -> Callable[[], None]:
+    """Call ``lost`` with the tag of a consumer as soon as its cancel by the broker is read.
+
+    Returns what ends that. A blocking channel dispatches it later, and only where it knows the
+    consumer: pika itself fails at a second cancel of the same one.
+    """
+    plain = channel._on_consumer_cancelled_by_broker
+
+    def on_cancel(method_frame: Any) -> None:
+        tag = method_frame.method.consumer_tag
+        lost(tag)
+        if tag in channel._consumer_infos:
+            plain(method_frame)
+
+    def exchange(before: Callable[..., Any], after: Callable[..., Any]) -> None:
+        for entry in _callback_entries(channel, spec.Basic.Cancel.NAME):
+            if entry["callback"] == before:
+                entry["callback"] = after
+
+    exchange(plain, on_cancel)
+    return lambda: exchange(on_cancel, plain)
+
+
+def watch_blocking(
+    channel: Any, blocked: Callable[..., Any], unblocked: Callable[..., Any]
+) -> Callable[[], None]:
+    """Call these as soon as the broker's word of it is read; returns what ends that.
+
+    A blocking connection would call them only once its callbacks have returned.
+    """
+    callbacks = channel.connection.callbacks
+    watched = ((spec.Connection.Blocked, blocked), (spec.Connection.Unblocked, unblocked))
+    for method, callback in watched:
+        callbacks.add(0, method, callback, one_shot=False)
+
+    def end() -> None:
+        for method, callback in watched:
+            callbacks.remove(0, method, callback)
+
+    return end
+
+
+def _callback_entries(channel: Any, key: str) -> list[dict[str, Any]]:
+    stack = asynchronous(channel).callbacks._stack.get(str(channel.channel_number), {})
+    entries: list[dict[str, Any]] = stack.get(key, [])
+    return entries

@@ -1,0 +1,143 @@
+"""Stopping: nothing is delivered to a lane that is about to go, and nothing acknowledged is lost.
+
+A message that goes back to a quorum queue counts as one more delivery, and is gone at the limit of
+its queue. Where every slot is filled, so that nothing is on its way, a stop adds at most one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from controlmq.clients.pika.wrap import wrap
+from tests.testbed import Broker
+from tests.testbed.publishing import connected, delete_queue, fill
+
+SLOTS = (5, 10, 15, 20)
+"""The prefetch as it grows: each step is one more lane."""
+
+STOPS = 3
+COUNT = 100
+
+
+@pytest.fixture
+def limited_queue(broker: Broker) -> Iterator[str]:
+    """A quorum queue that drops a message when it has gone back ``STOPS + 1`` times."""
+    name = f"limited-{uuid.uuid4().hex[:12]}"
+    arguments = {"x-queue-type": "quorum", "x-delivery-limit": STOPS}
+    with connected(broker.parameters) as connection:
+        connection.channel().queue_declare(name, durable=True, arguments=arguments)
+    yield name
+    delete_queue(broker.parameters, name)
+
+
+def delivery_count(properties: Any) -> int:
+    return int((properties.headers or {}).get("x-delivery-count") or 0)
+
+
+def wait_until_full(broker: Broker, queue: str) -> None:
+    broker.management.wait_for_queue(
+        queue, lambda view: view.messages_unacknowledged == SLOTS[-1], "every slot is filled"
+    )
+
+
+def handle_the_rest(broker: Broker, queue: str) -> list[int]:
+    """The numbers of all messages that are left."""
+    numbers = []
+    with connected(broker.parameters) as connection:
+        channel = connection.channel()
+        broker.management.wait_for_queue(
+            queue, lambda view: view.messages_unacknowledged == 0, "all went back"
+        )
+        while (got := channel.basic_get(queue))[0] is not None:
+            numbers.append(int(got[2]))
+            channel.basic_ack(got[0].delivery_tag)
+    return numbers
+
+
+def by_stop_consuming(channel: Any) -> None:
+    channel.stop_consuming()
+
+
+def by_basic_cancel(channel: Any) -> None:
+    channel.basic_cancel("mine")
+
+
+def by_closing_the_channel(channel: Any) -> None:
+    channel.close()
+
+
+def by_closing_the_connection(channel: Any) -> None:
+    channel.connection.close()
+
+
+class Stopping:
+    """A handler that grows to four lanes and then, with every slot filled, stops."""
+
+    def __init__(self, broker: Broker, queue: str, stop: Callable[[Any], None], stops: int) -> None:
+        self.handled: list[int] = []
+        self._full = lambda: wait_until_full(broker, queue)
+        self._stop = stop
+        self._stops = stops
+
+    def __call__(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        assert delivery_count(properties) <= self._stops
+        if self.grown(channel):
+            self._full()
+            self._stop(channel)
+        if channel.is_open:
+            channel.basic_ack(method.delivery_tag)
+            self.handled.append(int(body))
+
+    @staticmethod
+    def grown(channel: Any) -> bool:
+        consumer = channel.adaptive_consumers["mine"]
+        lanes = len(consumer.plant.window.subscribed)
+        if lanes < len(SLOTS):
+            consumer.prefetch = SLOTS[lanes]
+        return lanes == len(SLOTS) and consumer.plant.pending is None
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [by_stop_consuming, by_basic_cancel, by_closing_the_channel, by_closing_the_connection],
+    ids=lambda way: way.__name__,
+)
+def test_a_stop_adds_one_delivery_at_most(
+    broker: Broker, limited_queue: str, stop: Callable[[Any], None]
+) -> None:
+    fill(broker.parameters, limited_queue, COUNT)
+    handled: list[int] = []
+    for stops in range(STOPS):
+        with connected(broker.parameters) as connection:
+            channel = wrap(connection.channel(), prefetch=SLOTS[0], window="lanes", interval=60)
+            on_message = Stopping(broker, limited_queue, stop, stops)
+            channel.basic_consume(limited_queue, on_message, consumer_tag="mine")
+            channel.start_consuming()
+            handled += on_message.handled
+    handled += handle_the_rest(broker, limited_queue)
+    assert sorted(handled) == list(range(COUNT))
+
+
+def test_the_end_of_a_consume_loop_adds_one_delivery_at_most(
+    broker: Broker, limited_queue: str
+) -> None:
+    fill(broker.parameters, limited_queue, COUNT)
+    handled: list[int] = []
+    for stops in range(STOPS):
+        with connected(broker.parameters) as connection:
+            channel = wrap(connection.channel(), prefetch=SLOTS[0], window="lanes", interval=60)
+            for method, properties, body in channel.consume(limited_queue, consumer_tag="mine"):
+                assert delivery_count(properties) <= stops
+                if Stopping.grown(channel):
+                    break
+                channel.basic_ack(method.delivery_tag)
+                handled.append(int(body))
+            wait_until_full(broker, limited_queue)
+            channel.cancel()
+            channel.basic_nack(method.delivery_tag)
+    handled += handle_the_rest(broker, limited_queue)
+    assert sorted(handled) == list(range(COUNT))
