@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from controlmq.checks import prefetch_count
+from controlmq.clients import kill_switch
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.followed_file import FollowedFile
+from controlmq.clients.kill_switch import Off
 from controlmq.clients.settings import Settings
 from controlmq.clients.upper_limit import UpperLimit
 from controlmq.consumer.consumer import Consumer
@@ -45,13 +47,16 @@ class ControlledConsumer:
         goal = self._goals.goal
         given = settings.controller
         limits = given.limits if given is not None else settings.limits
-        self.plant = Consumer(
-            tag,
-            queue,
-            settings.start(asked, goal, limits),
-            settings.shape(limits, controller),
-            clock(),
-        )
+        self._law: Controller = controller or _hold
+        """What moves the prefetch, unless the kill switch is on."""
+        self._limits = limits
+        self._off = kill_switch.look()
+        self._before_off = start = settings.start(asked, goal, limits)
+        """The prefetch to go back to where no law moves it."""
+        if self._off is not None:
+            # As plain as it can be from the start: one subscription of a whole prefetch.
+            start, limits, controller = self._off.whole(start), None, None
+        self.plant = Consumer(tag, queue, start, settings.shape(limits, controller), clock())
         self.last: Step | None = None
         self._runner = runner
         self._since_1970 = time.time() - clock()
@@ -64,13 +69,14 @@ class ControlledConsumer:
             self._file = FollowedFile(given.file, given, settings.sample_interval)
         self.loop = Loop(
             self,
-            controller or _hold,
+            controller or _hold,  # none while the kill switch is on
             goal,
             record=settings.record,
             group=settings.group or queue,
             trace=uuid.uuid4().hex[:12],
         )
-        self.plant.pace(*self._goals.pace(controlled=self._controlled))
+        if self._off is None:
+            self.plant.pace(*self._goals.pace(controlled=self._controlled))
 
     @property
     def tag(self) -> str:
@@ -98,13 +104,13 @@ class ControlledConsumer:
 
     @goals.setter
     def goals(self, goals: Goals) -> None:
-        if self.loop.controller is _hold:
+        if self._law is _hold:
             raise InputError(
                 f"the prefetch of consumer {self.tag} is fixed; wrap without prefetch= to give it "
                 "goals."
             )
-        if isinstance(self.loop.controller, Selector):
-            self.loop.controller.goals = goals
+        if isinstance(self._law, Selector):
+            self._law.goals = goals
         if goals.goal is not None:
             self.loop.goal = goals.goal
         self._goals = goals
@@ -112,7 +118,8 @@ class ControlledConsumer:
 
     def _pace(self) -> None:
         """Let the consumer keep to the rate itself, unless a controller holds it."""
-        self._runner.pace(self.plant, *self._goals.pace(controlled=self._controlled))
+        if self._off is None:
+            self._runner.pace(self.plant, *self._goals.pace(controlled=self._controlled))
 
     @property
     def prefetch(self) -> float:
@@ -156,12 +163,53 @@ class ControlledConsumer:
         missed = self._upper_limit.missed(self.last, self.plant.limits)
         if missed is not None and self.loop.controller is not _hold:
             log.warning("queue %s: %s", self.queue, missed)
+        self._obey(kill_switch.look())
         if self._on_step is not None:
             self._report(self._on_step, self.last)
 
+    def _obey(self, off: Off | None) -> None:
+        """Stop adapting, or adapt again, if the kill switch was turned."""
+        before, self._off = self._off, off
+        if off == before:
+            return
+        core, plant = self._runner.core, self.plant
+        if off is not None:
+            if before is None:
+                self._before_off = self.prefetch
+            self.loop.controller = _hold
+            core.fix_one(plant, off.whole(self.prefetch), plant.now)
+        elif self.adapts:
+            self.loop.controller = self._law
+            core.unfix(plant, self._limits, plant.now)
+            self._pace()
+        else:
+            core.retarget(plant, self._before_off, plant.now)
+
+    # From one connection to the next
+
+    @property
+    def adapts(self) -> bool:
+        """Whether anything moves the prefetch, or will when the kill switch is off again."""
+        return self._law is not _hold
+
+    @property
+    def limits(self) -> Limits | None:
+        """The limits of the prefetch; None where nothing limits it."""
+        return self._limits
+
+    def go_on_from(self, last: ControlledConsumer) -> None:
+        """Take up the prefetch, the goals and the law with its memory where ``last`` had them."""
+        self._law, self._limits = last._law, last._limits
+        self._file, self._limits_given = last._file, last._limits_given
+        if self._off is None:
+            self.loop.controller = self._law
+            self.prefetch = last.prefetch
+        if self.adapts:
+            self.goals = last.goals
+
     def end_control(self) -> None:
         """Turn nothing any more: no controller, no recording, no ``on_step``."""
-        self.loop.controller = _hold
+        self.loop.controller = self._law = _hold
         self.loop.record = self._on_step = self._file = None
 
     def _follow(self, file: FollowedFile) -> None:
@@ -169,12 +217,15 @@ class ControlledConsumer:
         found = file.changed()
         if found is not None:
             # Every law goes on from the prefetch in force, so this causes no bump.
-            if isinstance(self.loop.controller, Selector):
-                self.loop.controller.controller = found.make()
+            if isinstance(self._law, Selector):
+                self._law.controller = found.make()
             else:
-                self.loop.controller = found.make()
+                self._law = found.make()
             if not self._limits_given:
-                self._runner.core.limited(self.plant, found.limits, self.plant.now)
+                self._limits = found.limits
+            if self._off is None:
+                self.loop.controller = self._law
+                self._runner.core.limited(self.plant, self._limits, self.plant.now)
 
     def _report(self, on_step: Callable[[Step], None], step: Step) -> None:
         """Call the user's code, whose failure must not stop the consumer: it is logged once."""

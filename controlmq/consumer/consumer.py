@@ -277,6 +277,11 @@ class Consumer:
         self.limits = None
         self.actuate(prefetch or self.window.granted)
 
+    def unfix(self) -> None:
+        """Move with a controller again, after :meth:`fix`; a bound has to be set again."""
+        self.controlled = True
+        self.plan.linger = LINGER_INTERVALS * self.interval
+
     @property
     def plain(self) -> bool:
         """Whether one consumer with the user's tag and the whole prefetch is all there is."""

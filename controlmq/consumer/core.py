@@ -175,12 +175,23 @@ class Core(Messages):
 
     def fix(self, prefetch: float | None, now: float) -> None:
         """Hold every consumer at ``prefetch``, or at the slots it has, from now on."""
-        self.give_back_all(now)
         for consumer in self.consumers.values():
-            consumer.now = now
-            consumer.fix(prefetch)
+            self.fix_one(consumer, prefetch, now)
+
+    def fix_one(self, consumer: Consumer, prefetch: float | None, now: float) -> None:
+        """Hold a consumer at ``prefetch``, or at the slots it has, from now on."""
+        self._give_back(consumer, now)
+        consumer.now = now
+        consumer.fix(prefetch)
         self._find_hand_over_at()
-        self._attend_all(now)
+        self._attend_by(consumer, now)
+
+    def unfix(self, consumer: Consumer, limits: Limits | None, now: float) -> None:
+        """Let a consumer follow its controller again, from the prefetch in force."""
+        consumer.now = now
+        consumer.unfix()
+        self.limited(consumer, limits, now)
+        self._attend_by(consumer, now)
 
     def retarget(self, consumer: Consumer, prefetch: float, now: float) -> None:
         """Aim a consumer at another prefetch, at once."""

@@ -92,12 +92,34 @@ class Adapter(Books):
             self.attend()
 
     def fix(self, prefetch: float | None, _: Any) -> None:
-        """The user takes the controller away."""
+        """The user takes the controller away; the next time it is given back."""
+        if self.fixed:
+            self._unfix()
+            return
+        for subscription in self.subscriptions:
+            consumer = subscription.consumer
+            self.fixed[consumer] = consumer.controlled, consumer.limits, subscription.bound
         self.core.fix(prefetch, self.world.now)
         for subscription in self.subscriptions:
             subscription.limit_rate(0.0, self.world.now)
             if subscription.alive:
                 subscription.target = prefetch or subscription.asked
+        self.attend()
+
+    def _unfix(self) -> None:
+        for subscription in self.subscriptions:
+            consumer = subscription.consumer
+            if subscription.alive and consumer in self.fixed:
+                controlled, limits, bound = self.fixed[consumer]
+                if not controlled:
+                    continue
+                now = self.world.now
+                self.core.unfix(consumer, limits, now)
+                if bound:
+                    self.core.pace(consumer, bound, self.world.circumstances.burst, now)
+                    subscription.limit_rate(bound, now)
+                self._aim(subscription, subscription.target)
+        self.fixed.clear()
         self.attend()
 
     def stop(self, subscription: Subscription, _: Any) -> None:

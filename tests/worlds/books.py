@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
 from controlmq.consumer.lanes import Lane
+from controlmq.controllers.limits import Limits
 from tests.worlds.broker import BrokerQueue, Violation
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class Books:
         self.unconfirmed: set[Lane] = set()
         """Lanes that were asked for and that the broker has not answered."""
         self.max_hold = world.circumstances.max_hold
+        self.fixed: dict[Consumer, tuple[bool, Limits | None, float]] = {}
+        """Consumers whose controller was taken away, and what they had: control, limits, bound."""
 
     def _lane_gone(self, lane: Lane, subscription: Subscription) -> None:
         self.cancelled.add(lane)

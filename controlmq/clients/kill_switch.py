@@ -1,0 +1,93 @@
+"""The kill switch: turns every wrapped consumer of the process to a fixed prefetch, and back.
+
+Two environment variables, so that no program has to be changed to have it:
+
+- ``CONTROLMQ_OFF``: consumers start with a fixed prefetch and keep it. The value is that prefetch;
+  where it is empty, each consumer keeps the prefetch it would have started from.
+- ``CONTROLMQ_OFF_FILE``: the path of a file, looked for once a sample. While it exists, consumers
+  hold the prefetch written in it; where it is empty, the one in force when it appeared.
+
+What cannot be read as a prefetch still switches off: whoever sets this is in a hurry.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+from dataclasses import dataclass
+
+from controlmq.checks import above_zero, prefetch_count
+from controlmq.errors import InputError
+
+log = logging.getLogger("controlmq")
+
+VARIABLE = "CONTROLMQ_OFF"
+FILE_VARIABLE = "CONTROLMQ_OFF_FILE"
+
+
+@dataclass(frozen=True)
+class Off:
+    """That consumers hold ``prefetch``; None stands for the one in force."""
+
+    prefetch: float | None
+
+    def whole(self, in_force: float) -> float:
+        """The prefetch to hold: fractions would need held acks, so it is rounded up."""
+        return float(max(1, math.ceil(self.prefetch or in_force)))
+
+
+def look() -> Off | None:
+    """Whether consumers are to hold a fixed prefetch now; a change is logged once a process."""
+    name, text = _found()
+    off = None
+    wrong = ""
+    if text is not None:
+        try:
+            off = Off(_prefetch(text))
+        except (InputError, ValueError):
+            off, wrong = Off(None), f" ({text.strip()[:20]!r} is not a prefetch above 0)"
+    _notice(name, off, wrong)
+    return off
+
+
+def _found() -> tuple[str, str | None]:
+    """What says so, and the text of it; None where nothing does."""
+    value = os.environ.get(VARIABLE)
+    if value is not None:
+        return VARIABLE, value
+    path = os.environ.get(FILE_VARIABLE)
+    if not path:
+        return "", None
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return path, file.read(100)
+    except (FileNotFoundError, NotADirectoryError):
+        return path, None
+    except OSError:
+        return path, ""  # it is there and cannot be read
+
+
+def _prefetch(text: str) -> float | None:
+    text = text.strip()
+    if not text:
+        return None
+    return prefetch_count("prefetch", above_zero("prefetch", float(text)))
+
+
+_lock = threading.Lock()
+_noticed: Off | None = None
+
+
+def _notice(name: str, off: Off | None, wrong: str) -> None:
+    global _noticed
+    with _lock:
+        if off == _noticed:
+            return
+        _noticed = off
+    if off is None:
+        log.warning("%s is gone: consumers adapt again", name)
+    else:
+        held = "the prefetch in force" if off.prefetch is None else f"prefetch {off.prefetch:g}"
+        log.warning("%s is there%s: every consumer holds %s and adapts no more", name, wrong, held)
