@@ -15,13 +15,30 @@ import pika
 import controlmq
 
 url, queue, *model = sys.argv[1:]
+at_work = set()  # delivery tags; only the thread of the connection touches it
 
 
-def work(connection, channel, tag, body):
+def on_message(channel, method, properties, body):
+    """Hand a message to the pool."""
+    at_work.add(method.delivery_tag)
+    pool.submit(work, channel, method.delivery_tag, body)
+
+
+def work(channel, tag, body):
     """Handle one message, in a thread of the pool."""
-    time.sleep(0.02)  # the work
-    # pika's channels belong to the thread of their connection, so the ack goes there.
-    connection.add_callback_threadsafe(functools.partial(channel.basic_ack, tag))
+    try:
+        time.sleep(0.02)  # the work
+        answer = channel.basic_ack
+    except Exception:
+        answer = channel.basic_nack
+    # pika's channels belong to the thread of their connection, so the answer is given there.
+    connection.add_callback_threadsafe(functools.partial(finish, answer, tag))
+
+
+def finish(answer, tag):
+    """Answer the broker, in the thread of the connection."""
+    answer(tag)
+    at_work.discard(tag)
 
 
 with ThreadPoolExecutor(32) as pool, pika.BlockingConnection(pika.URLParameters(url)) as connection:
@@ -30,13 +47,10 @@ with ThreadPoolExecutor(32) as pool, pika.BlockingConnection(pika.URLParameters(
         controlmq.wrap(channel, goal=200, controller=model[0], on_step=print)
     else:
         controlmq.wrap(channel, prefetch=8, on_step=print)
-    channel.basic_consume(
-        queue,
-        lambda channel, method, properties, body: pool.submit(
-            work, connection, channel, method.delivery_tag, body
-        ),
-    )
+    channel.basic_consume(queue, on_message)
     try:
         channel.start_consuming()
     except KeyboardInterrupt:
         channel.stop_consuming()
+        while at_work:  # handlers finish and are answered before the connection closes
+            connection.process_data_events(0.1)

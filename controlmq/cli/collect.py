@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from controlmq.cli.arguments import count, number, option, whole
-from controlmq.cli.live import TLS, add_consumer, consume_from
+from controlmq.cli.live import SEVERAL_URLS, add_consumer, consume_from
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.controllers import OpenLoop, ramp, random_levels
 from controlmq.controllers.limits import Limits
@@ -24,7 +24,7 @@ Levels in random order inside the linear range identify a model; steps, one afte
 show the curve and its knee. --settle leaves out the first samples after each step, for curves
 of slow consumers; leave it at 0 for levels, whose changes carry the dynamics.
 
-{TLS}
+{SEVERAL_URLS}
 examples:
   controlmq collect --queue orders --levels 1 10 --samples 60 --handler shop:handle --trace t/
   controlmq collect --queue test --steps 1 40 --samples-per-level 3 --work 0.001 --trace curve/
@@ -49,6 +49,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the plan with a progress bar and say what was recorded."""
+    from controlmq.clients.stopping import Stop
     from controlmq.traces import TraceWriter
 
     if arguments.settle >= arguments.samples_per_level and arguments.settle:
@@ -59,6 +60,7 @@ def run(arguments: Namespace) -> int:
     levels = plan_of(arguments)
     per_level = arguments.samples_per_level
     taken = rows = starved = 0
+    stop = Stop()
     with (
         TraceWriter(Path(arguments.trace), rows_per_file=600, every_row=True) as writer,
         progress_bar("collecting", total=len(levels) + 1) as update,
@@ -72,15 +74,18 @@ def run(arguments: Namespace) -> int:
                 rows += 1
                 starved += not row.window_limited
 
-        def on_step(step: Step) -> bool:
+        def on_step(step: Step) -> None:
             nonlocal taken
             taken += 1
             text = f"prefetch {step.sample.prefetch:.2f}: {step.sample.rate:.0f} msg/s"
             update(advance=1, description=text)
-            return taken <= len(levels)
+            if taken > len(levels):
+                stop.ask()
 
-        interrupted = consume_from(
+        consume_from(
             arguments,
+            stop,
+            reconnect=False,  # a trace with a gap in its plan is of no use
             controller=OpenLoop(levels),
             prefetch=levels[0],
             limits=Limits(0.0, max(*levels, 1.0)),
@@ -88,6 +93,7 @@ def run(arguments: Namespace) -> int:
             group=arguments.group,
             on_step=on_step,
         )
+    interrupted = stop.by_signal
     if arguments.json:
         found = {"trace": arguments.trace, "rows": rows, "rows_starved": starved}
         print_json(found | {"interrupted": interrupted})

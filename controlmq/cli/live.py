@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from controlmq.errors import InputError
 
 if TYPE_CHECKING:
     from controlmq.clients.pika.user_handler import Handler
+    from controlmq.clients.stopping import Stop
 
 URL_VARIABLE = "CONTROLMQ_URL"
 """The environment variable for the URL: everyone who lists processes sees arguments."""
@@ -21,21 +23,34 @@ as heartbeat, ssl_options and virtual host go into it. Without --url it is taken
 CONTROLMQ_URL, else it is amqp://guest:guest@localhost:5672/%2F. No password is ever printed.
 """
 
+SEVERAL_URLS = f"""\
+{TLS.rstrip()}
+Of several URLs, in --url or in CONTROLMQ_URL with blanks between them, the first that answers is
+used.
+"""
+
 
 def add_url(parser: ArgumentParser) -> None:
     """``--url``."""
     option(parser, "--url URL", "the broker, as pika takes it (default: see below)")
 
 
+def add_queue(parser: ArgumentParser) -> None:
+    """``--queue``."""
+    option(parser, "--queue QUEUE", "the queue's name", required=True)
+
+
 def add_broker(parser: ArgumentParser) -> None:
     """``--url`` and ``--queue``."""
     add_url(parser)
-    option(parser, "--queue QUEUE", "the queue's name", required=True)
+    add_queue(parser)
 
 
 def add_consumer(parser: ArgumentParser) -> None:
     """The queue, and what is done with each of its messages."""
-    add_broker(parser)
+    meaning = "the broker, as pika takes it, or several to try in turn (default: see below)"
+    option(parser, "--url URL...", meaning, action="extend")
+    add_queue(parser)
     either = parser.add_mutually_exclusive_group(required=True)
     meaning = "called with each message's body and properties; acknowledged when it returns"
     option(either, "--handler MODULE:FUNCTION", meaning)
@@ -46,26 +61,37 @@ def add_consumer(parser: ArgumentParser) -> None:
     option(parser, "--window", meaning, default="auto", choices=("auto", "lanes", "single"))
 
 
-def broker_url(arguments: Namespace) -> str:
-    """The broker's URL, from the arguments or the environment."""
+def broker_urls(arguments: Namespace) -> list[str]:
+    """The broker's URLs, from the arguments or the environment."""
     from controlmq.clients.pika.connecting import DEFAULT_URL
 
-    return str(arguments.url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+    given = arguments.url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+    # An option inside a URL may have blanks too.
+    return given if isinstance(given, list) else re.split(r"\s+(?=amqps?://)", given.strip())
 
 
-def consume_from(arguments: Namespace, **how: Any) -> bool:
-    """Consume the queue that the arguments name; whether a signal ended it."""
-    from controlmq.clients.pika.ready_consumer import consume
+def broker_url(arguments: Namespace) -> str:
+    """The broker's URL, or the first of several."""
+    return broker_urls(arguments)[0]
 
-    return consume(
-        broker_url(arguments),
+
+def consume_from(arguments: Namespace, stop: Stop, **how: Any) -> None:
+    """Consume the queue that the arguments name until ``stop`` or a signal asks to stop."""
+    from controlmq.clients.pika.service import Service
+    from controlmq.clients.stopping import signals
+
+    service = Service(
+        broker_urls(arguments),
         arguments.queue,
         _handler(arguments),
+        stop=stop,
         workers=arguments.workers,
         window=arguments.window,
         interval=arguments.interval,
         **how,
     )
+    with signals(stop):
+        service.run()
 
 
 def _handler(arguments: Namespace) -> Handler:

@@ -24,6 +24,7 @@ from controlmq.cli import (
     tune,
 )
 from controlmq.cli.arguments import keep_negative_numbers
+from controlmq.cli.output import fail
 from controlmq.errors import ControlmqError
 
 COMMANDS = (
@@ -58,21 +59,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except ControlmqError as error:
-        return _fail(str(error), 2)
+        return fail(str(error), 2)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("controlmq", "identification", "simulator"):
             raise
-        return _fail(
+        return fail(
             f"this needs {error.name}, which is not installed; run: pip install 'controlmq[all]'", 2
         )
     except KeyboardInterrupt:
-        return _fail("stopped.", 130)
+        return fail("stopped.", 130)
     except BrokenPipeError:
         # The reader of our output left; pointing stdout elsewhere keeps the exit quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        return _fail(str(error), 1)
+        return fail(str(error), 1)
 
 
 def parsed(argv: Sequence[str]) -> Namespace:
@@ -98,11 +99,6 @@ def parsed(argv: Sequence[str]) -> Namespace:
         added.add_argument("--json", action="store_true", help="print the result as JSON")
         added.set_defaults(run=command.run)
     return parser.parse_args(keep_negative_numbers(argv))
-
-
-def _fail(sentence: str, code: int) -> int:
-    print(f"controlmq: {sentence}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -83,6 +84,12 @@ def spark_bar(view: Console) -> Iterator[Callable[..., None]]:
 def print_json(content: Any) -> None:
     """Print strict JSON: complex numbers as [real, imaginary], what is not finite as null."""
     print(json.dumps(json_types(content), indent=2, allow_nan=False))
+
+
+def fail(sentence: str, code: int) -> int:
+    """Say on standard error why a command failed; its exit code."""
+    print(f"controlmq: {sentence}", file=sys.stderr)
+    return code
 
 
 def complex_text(value: complex) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from controlmq.cli.arguments import count, number, option
-from controlmq.cli.live import TLS, add_consumer, consume_from
+from controlmq.cli.live import SEVERAL_URLS, add_consumer, consume_from
+from controlmq.cli.output import fail
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
 from controlmq.goals import Goals
@@ -21,11 +24,36 @@ SUMMARY = "consume a queue and hold a goal"
 TEACHING = f"""\
 Without any goal the consumer finds the least prefetch that loses no throughput; with --prefetch
 alone it stays there. Goals combine: the smallest prefetch that one of them asks for is in force.
-A goal alone needs no model; --controller holds it by a law of your own. Ctrl-C lets the handler
-at work finish, acknowledges what is handled and closes the connection; a handler that raises
-ends the command, and its message goes back to the queue.
+A goal alone needs no model; --controller holds it by a law of your own.
 
-{TLS}
+A connection that is lost is made again, after pauses that grow from 0.2 to 30 s; prefetch and
+controller go on where they were.
+
+SIGTERM and Ctrl-C cancel the consumer, let handlers at work finish within --grace seconds and
+acknowledge what is handled; heartbeats go on, because handlers run in threads of their own.
+A second one ends it at once.
+
+What a handler that raises means is --on-error:
+  stop     (default) the message goes back to the queue and the command ends with code 1
+  requeue  the message goes back after a pause of 1 s, doubled up to 30 s while no handler
+           succeeds; one that fails when it was delivered before is rejected
+  reject   the message is rejected: it goes to the dead-letter exchange of its queue, and is
+           dropped where there is none
+
+--health-file exists while messages can be consumed and is written again every second;
+--health-port answers with 200 or 503 on 127.0.0.1. CONTROLMQ_OFF and CONTROLMQ_OFF_FILE switch
+adapting off (docs/runbook.md).
+
+exit codes:
+  0    stopped by a signal or --samples; all that was handled is acknowledged
+  1    not to be started again as it is: a handler failed with --on-error stop, the queue is not
+       there, or the broker refuses the user
+  2    an option, a file or the handler's name is wrong
+  75   try again: no broker answered at the start, or messages were left unacknowledged because
+       handlers took longer than --grace or the connection was lost while stopping
+  130  interrupted by a second Ctrl-C or SIGTERM
+
+{SEVERAL_URLS}
 examples:
   controlmq run --queue orders --handler shop.orders:handle
   controlmq run --queue orders --goal 400/s --handler shop.orders:handle
@@ -33,6 +61,8 @@ examples:
   controlmq run --queue orders --buffer-time "100 ms" --protect --handler shop.orders:handle
   controlmq run --queue orders --goal 400 --controller model.json --handler shop.orders:handle
   controlmq run --queue orders --goal 50 --controller pi.json --handler shop:handle --workers 8
+  controlmq run --queue orders --goal 400 --handler shop:handle --url amqp://a amqp://b \\
+      --on-error requeue --grace 60 --health-file /run/orders.healthy
   controlmq run --queue test --prefetch 20 --work 0.001 --samples 30 --json
 """
 
@@ -62,24 +92,34 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--interval SECONDS", meaning, number)
     option(parser, "--samples SAMPLES", "stop after this number (default: never)", count)
     option(parser, "--trace FOLDER", "record a trace while running")
+    choices = ("stop", "requeue", "reject")
+    option(parser, "--on-error", "if a handler raises", default="stop", choices=choices)
+    option(parser, "--grace SECONDS", "for handlers to finish when stopping", number, 30.0)
+    option(parser, "--health-file FILE", "exists while messages can be consumed")
+    option(parser, "--health-port PORT", "on 127.0.0.1: HTTP 200 while they can, else 503", count)
 
 
 def run(arguments: Namespace) -> int:
     """Consume, printing a line a sample, until stopped."""
+    from controlmq.clients.health import Health
+    from controlmq.clients.stopping import Stop
+
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
     goals = {word: getattr(arguments, word) for word in WORDS}
     Goals(**goals)  # refuses mistakes before there is a connection
+    stop = Stop()
     seen = 0
 
-    def on_step(step: Step) -> bool:
+    def on_step(step: Step) -> None:
         nonlocal seen
         seen += 1
         try:
             print(_json_line(step) if arguments.json else _line(step), flush=True)
         except BrokenPipeError:
-            return False  # the reader of our output has closed it
-        return arguments.samples is None or seen < arguments.samples
+            stop.ask()  # the reader of our output has closed it
+        if seen == arguments.samples:
+            stop.ask()
 
     with ExitStack() as stack:
         record = None
@@ -89,16 +129,36 @@ def run(arguments: Namespace) -> int:
             record = stack.enter_context(
                 TraceWriter(Path(arguments.trace), rows_per_file=600, every_row=True)
             )
-        consume_from(
-            arguments,
-            **goals,
-            controller=arguments.controller or (arguments.model if arguments.goal else None),
-            model=arguments.model,
-            prefetch=arguments.prefetch,
-            limits=limits_of(arguments),
-            record=record,
-            on_step=on_step,
+        return _exit_code(
+            lambda: consume_from(
+                arguments,
+                stop,
+                **goals,
+                controller=arguments.controller or (arguments.model if arguments.goal else None),
+                model=arguments.model,
+                prefetch=arguments.prefetch,
+                limits=limits_of(arguments),
+                record=record,
+                on_step=on_step,
+                on_error=arguments.on_error,
+                grace=arguments.grace,
+                health=Health(arguments.health_file, arguments.health_port),
+            )
         )
+
+
+def _exit_code(consume: Callable[[], None]) -> int:
+    """Consume, and say how that ended; wrong input is left to the caller."""
+    from controlmq.clients.pika.connecting import RefusedError, UnreachableError
+    from controlmq.clients.pika.dispatching import HandlerError
+    from controlmq.clients.pika.service import UnfinishedError
+
+    try:
+        consume()
+    except (HandlerError, RefusedError) as error:
+        return fail(str(error), 1)
+    except (UnreachableError, UnfinishedError) as error:
+        return fail(str(error), os.EX_TEMPFAIL)
     return 0
 
 

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 
 class Stop:
-    """Whether to stop: after a signal, or because ``wanted`` was set."""
+    """Whether to stop: after a signal, or because someone called :meth:`ask`, from any thread."""
 
     def __init__(self) -> None:
-        self.wanted = False
+        self.since: float | None = None
+        """When stopping was asked for first, in seconds of the monotonic clock."""
         self.by_signal = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anyone has asked."""
+        return self.since is not None
+
+    def ask(self) -> None:
+        """Ask to stop; asking again changes nothing."""
+        if self.since is None:
+            self.since = time.monotonic()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """A signal's handler. A second signal interrupts whatever still runs."""
-        if self.wanted:
+        if self.by_signal:
             raise KeyboardInterrupt
-        self.wanted = self.by_signal = True
+        self.by_signal = True
+        self.ask()
 
 
 @contextmanager

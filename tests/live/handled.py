@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.testbed import Broker
+from tests.testbed.publishing import connected
 
 
 class Handled:
@@ -39,3 +40,20 @@ def assert_empty(broker: Broker, queue: str) -> None:
         lambda view: view.messages_ready == 0 and view.messages_unacknowledged == 0,
         "it is empty",
     )
+
+
+def left_in(broker: Broker, queue: str) -> list[int]:
+    """The numbers of all messages in a queue that no consumer has, taken out of it."""
+    broker.management.wait_for_queue(
+        queue,
+        lambda view: not view.consumers and view.messages_unacknowledged == 0,
+        "nobody has any of it",
+    )
+    numbers: list[int] = []
+    with connected(broker.parameters) as connection:
+        channel = connection.channel()
+        while True:
+            method, _, body = channel.basic_get(queue, auto_ack=True)
+            if method is None:
+                return numbers
+            numbers.append(int(body))

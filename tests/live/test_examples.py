@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from controlmq.model import ArxModel
-from tests.live.handled import assert_empty
+from tests.live.handled import assert_empty, left_in
+from tests.live.processes import ended, running, wait_for
 from tests.testbed import Broker
 from tests.testbed.publishing import fill
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+WATCHED_POOL = Path(__file__).with_name("watched_pool.py")
 CONSUMERS = ["blocking.py", "asyncio_consumer.py", "worker_pool.py"]
 
 
@@ -58,3 +60,20 @@ def test_an_example_consumes_its_queue(
         example.kill()
         example.wait()
     assert_empty(broker, queue_name)
+
+
+def test_no_message_that_the_pool_has_handled_goes_back_on_ctrl_c(
+    broker: Broker, queue_name: str, tmp_path: Path
+) -> None:
+    fill(broker.parameters, queue_name, 1000)
+    notes = tmp_path / "handled"
+    words = [str(EXAMPLES / "worker_pool.py"), broker.url, queue_name]
+    example = subprocess.Popen(
+        [sys.executable, str(WATCHED_POOL), str(notes), *words], stderr=subprocess.PIPE, text=True
+    )
+    with running(example):
+        wait_for(example, lambda: notes.exists() and notes.read_text().count("\n") > 50, "it works")
+        code, errors = ended(example, signal.SIGINT)
+    assert (code, "Traceback" in errors) == (0, False), errors
+    handled = sorted(int(line) for line in notes.read_text().split())
+    assert sorted(handled + left_in(broker, queue_name)) == list(range(1000))

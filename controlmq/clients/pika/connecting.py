@@ -7,12 +7,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pika
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import (
+    AMQPError,
+    AuthenticationError,
+    ChannelClosedByBroker,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+)
 
 from controlmq.errors import ControlmqError, InputError
 from controlmq.urls import shown
 
 DEFAULT_URL = "amqp://guest:guest@localhost:5672/%2F"
+
+REFUSALS = (AuthenticationError, ProbableAuthenticationError, ProbableAccessDeniedError)
+"""What pika raises where a broker answers and does not let the user in."""
+
+
+class UnreachableError(ControlmqError):
+    """No broker answers; later one may."""
+
+
+class RefusedError(ControlmqError):
+    """The broker answers and does not do what was asked: somebody has to change something."""
 
 
 def url_parameters(url: str) -> pika.URLParameters:
@@ -35,24 +52,30 @@ def url_parameters(url: str) -> pika.URLParameters:
     return parameters
 
 
-@contextmanager
-def connection_to(url: str) -> Iterator[pika.BlockingConnection]:
-    """A connection for a ``with`` block, closed at its end."""
+def connect(url: str) -> pika.BlockingConnection:
+    """A connection; what keeps it from being made is told in one sentence."""
     parameters = url_parameters(url)
     # pika logs every failed attempt at length; the one sentence below says it all.
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     try:
-        connection = pika.BlockingConnection(parameters)
+        return pika.BlockingConnection(parameters)
     except (AMQPError, OSError, ValueError) as error:  # the last: reset as soon as accepted
-        raise ControlmqError(
-            f"cannot connect to {shown(url)}: {_reason(error)}; is a broker running there, and "
+        refused = isinstance(error, REFUSALS)
+        raise (RefusedError if refused else UnreachableError)(
+            f"cannot connect to {shown(url)}: {reason(error)}; is a broker running there, and "
             "do user and password fit?"
         ) from None
+
+
+@contextmanager
+def connection_to(url: str) -> Iterator[pika.BlockingConnection]:
+    """A connection for a ``with`` block, closed at its end."""
+    connection = connect(url)
     try:
         yield connection
     except (AMQPError, OSError) as error:
         raise ControlmqError(
-            f"lost {shown(url)}: {_reason(error)}; messages in flight went back to their queue, "
+            f"lost {shown(url)}: {reason(error)}; messages in flight went back to their queue, "
             "start again."
         ) from None
     finally:
@@ -69,14 +92,14 @@ def check_queue(connection: pika.BlockingConnection, queue: str, *, declare: boo
         else:
             answer = channel.queue_declare(queue, passive=True)
     except ChannelClosedByBroker as error:
-        raise InputError(
+        raise RefusedError(
             f"queue {queue!r}: {error.reply_text}; check its name and arguments, or declare it."
         ) from None
     channel.close()
     return int(answer.method.message_count)
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The deepest cause that says something; pika wraps the interesting one in others."""
     text = ""
     seen: BaseException | None = error

@@ -1,0 +1,222 @@
+"""Messages between a channel and the workers that handle them: answered, given back, drained.
+
+Everything here runs in the thread of the connection. Handlers never do, so that heartbeats and
+acks go on however long a handler takes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, get_args
+
+from pika.exceptions import AMQPError
+
+from controlmq.checks import not_negative
+from controlmq.clients.backoff import Backoff
+from controlmq.clients.health import Health
+from controlmq.clients.pika.user_handler import Handler
+from controlmq.clients.stopping import Stop
+from controlmq.clients.workers import Job, Workers
+from controlmq.errors import ControlmqError, InputError
+
+log = logging.getLogger("controlmq")
+
+OnError = Literal["stop", "requeue", "reject"]
+"""What a handler that raises means: stop the service; give the message back once, and reject it
+if it fails again; or reject it at once. A rejected message goes to the dead-letter exchange of
+its queue, and is dropped where there is none."""
+
+SERVE_EVERY_SECONDS = 0.1
+"""Seconds between looks at the connection, and at whether to stop, while nothing else happens."""
+
+REQUEUE_PAUSES_SECONDS = 1.0, 30.0
+"""The first and the longest pause before a failed message is given back."""
+
+
+class HandlerError(ControlmqError):
+    """A handler raised, and the user wants to stop then."""
+
+
+class GraceOverError(Exception):
+    """The time to finish is over, and handlers are still at work."""
+
+
+class Dispatcher:
+    """Hands each message to the workers and acknowledges it once its handler has returned.
+
+    With one worker the next message is handed over when the one before is handled, as if the
+    handler ran inline. With several, the window bounds how many they have at once.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        stop: Stop,
+        health: Health,
+        *,
+        workers: int = 1,
+        on_error: OnError = "stop",
+        grace: float,
+    ) -> None:
+        if on_error not in get_args(OnError):
+            raise InputError(f"on_error is {on_error!r}; give 'stop', 'requeue' or 'reject'.")
+        self._grace = not_negative("grace", grace)
+        self.failure: HandlerError | None = None
+        self._out: set[Job] = set()
+        """Messages that workers have."""
+        self._stop = stop
+        self._health = health
+        self._on_error = on_error
+        self._finished: SimpleQueue[Job] = SimpleQueue()
+        self._going_back: list[Job] = []
+        """Messages for the queue: those that failed, and those that nobody has begun."""
+        self._pause = Backoff(*REQUEUE_PAUSES_SECONDS)
+        self._failing = False
+        self._workers = Workers(handler, workers, self._on_done)
+
+    def __call__(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        """pika's callback."""
+        self._health.beat()
+        job = Job(channel, method, properties, body)
+        if self._stop.wanted:
+            self._going_back.append(job)
+            channel.stop_consuming()
+            return
+        self._out.add(job)
+        self._workers.submit(job)
+        if self._workers.count == 1:
+            self._wait_for(job)
+
+    def look(self, channel: Any) -> None:
+        """From time to time: all is well, or it is time to cancel the consumers."""
+        if channel.is_open and channel.consumer_tags:
+            self._health.beat()
+            if self._stop.wanted:
+                self._health.failed("stopping")
+                channel.stop_consuming()
+
+    def drain(self, channel: Any) -> None:
+        """Once no consumer is left: finish what is at work, give back what is not begun.
+
+        :class:`GraceOverError` if handlers take longer than ``grace`` seconds.
+        """
+        began = time.monotonic()
+        self._health.failed("stopping" if self._stop.wanted else "cancelled by the broker")
+        for job in self._workers.take_back():
+            self._out.discard(job)
+            self._going_back.append(job)
+        self._give_back()
+        while self._out:
+            self._check_grace(began)
+            channel.connection.process_data_events(SERVE_EVERY_SECONDS)
+            self._settle_finished()
+            self._give_back()
+
+    def forget(self) -> None:
+        """The connection is gone, and the broker has put back what was out."""
+        self._workers.take_back()
+        self._out.clear()
+        self._going_back.clear()
+
+    def end(self) -> None:
+        """Let the workers go."""
+        self._workers.end()
+
+    # With the workers
+
+    def _on_done(self, job: Job) -> None:
+        """In the thread of a worker: tell the connection's, unless that waits for it anyway."""
+        self._finished.put(job)
+        if self._workers.count > 1:
+            with suppress(AMQPError):  # the connection is gone, and the message with it
+                job.channel.connection.add_callback_threadsafe(self._settle_finished)
+
+    def _wait_for(self, job: Job) -> None:
+        """Serve the connection until a message is handled; pika dispatches nothing meanwhile."""
+        finished = None
+        while finished is not job:
+            try:
+                finished = self._finished.get(timeout=SERVE_EVERY_SECONDS)
+            except Empty:
+                self.look(job.channel)
+                self._check_grace()
+                job.channel.connection.process_data_events(0)
+            else:
+                self._settle(finished)
+
+    def _check_grace(self, began: float | None = None) -> None:
+        """Stopping, or what began then, must not take longer than is allowed."""
+        since = self._stop.since or began
+        if since is not None and time.monotonic() > since + self._grace:
+            raise GraceOverError(
+                f"{len(self._out)} of the handlers were still at work after {self._grace:g} s of "
+                "grace; their messages go back to the queue."
+            )
+
+    def _settle_finished(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._settle(self._finished.get_nowait())
+
+    # Answers to the broker
+
+    def _settle(self, job: Job) -> None:
+        self._out.discard(job)
+        if not job.channel.is_open:
+            return  # the broker has put it back already
+        if job.error is None:
+            self._failing = False
+            self._pause.reset()
+            job.channel.basic_ack(job.method.delivery_tag)
+        elif self._on_error == "stop":
+            self._stop_for(job)
+        elif self._on_error == "requeue" and not job.method.redelivered:
+            self._requeue_later(job)
+        else:
+            self._log(job, "it goes to the dead-letter exchange, or is dropped if there is none")
+            job.channel.basic_reject(job.method.delivery_tag, requeue=False)
+
+    def _stop_for(self, job: Job) -> None:
+        """The message goes back after the cancel, or a lane that is still open would get it."""
+        self._going_back.append(job)
+        self._stop.ask()
+        if self.failure is None:
+            self.failure = HandlerError(
+                f"the handler raised {_said(job)}; its message went back to the queue."
+            )
+        self.look(job.channel)
+
+    def _requeue_later(self, job: Job) -> None:
+        pause = self._pause.pause()
+        self._log(job, f"it goes back to the queue in {pause:.1f} s, and is rejected next time")
+        self._going_back.append(job)
+        if not self._stop.wanted:
+            job.channel.connection.call_later(pause, lambda: self._requeue(job))
+
+    def _requeue(self, job: Job) -> None:
+        if job in self._going_back:
+            self._going_back.remove(job)
+            if job.channel.is_open:
+                job.channel.basic_nack(job.method.delivery_tag, requeue=True)
+
+    def _give_back(self) -> None:
+        for job in list(self._going_back):
+            self._requeue(job)
+
+    def _log(self, job: Job, outcome: str) -> None:
+        """With the traceback of the first failure in a row; the others are mostly the same."""
+        log.error(
+            "the handler failed with message %d (%s); %s",
+            job.method.delivery_tag,
+            _said(job),
+            outcome,
+            exc_info=None if self._failing else job.error,
+        )
+        self._failing = True
+
+
+def _said(job: Job) -> str:
+    return f"{type(job.error).__name__}: {job.error}"

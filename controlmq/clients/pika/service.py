@@ -1,0 +1,226 @@
+"""A consumer as a service: connects, connects again, handles messages, drains when it stops."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from pika.exceptions import AMQPError, ChannelClosedByBroker, ConsumerCancelled
+
+from controlmq.clients.backoff import Backoff
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.health import Health
+from controlmq.clients.pika.connecting import (
+    RefusedError,
+    UnreachableError,
+    check_queue,
+    connect,
+    reason,
+    url_parameters,
+)
+from controlmq.clients.pika.dispatching import (
+    SERVE_EVERY_SECONDS,
+    Dispatcher,
+    GraceOverError,
+    OnError,
+)
+from controlmq.clients.pika.user_handler import Handler
+from controlmq.clients.pika.wrap import wrap
+from controlmq.clients.stopping import Stop
+from controlmq.errors import ControlmqError, InputError
+from controlmq.loop import Sample
+from controlmq.urls import shown
+
+log = logging.getLogger("controlmq")
+
+RECONNECT_PAUSES_SECONDS = 0.2, 30.0
+"""The first and the longest pause before the URLs are tried again."""
+
+STEADY_AFTER_SECONDS = 10.0
+"""Seconds for which a connection has lasted when pauses start from the first one again."""
+
+DEFAULT_GRACE_SECONDS = 30.0
+
+
+class UnfinishedError(ControlmqError):
+    """It has stopped with messages unacknowledged, which are delivered again."""
+
+
+class Service:
+    """Consumes ``queue`` until ``stop`` is asked to, on whichever of ``urls`` answers.
+
+    A connection that is lost is made again, with growing pauses, at the next of the URLs; the
+    prefetch, the goal and the controller with its memory go on where they were. Only the first
+    time a broker must answer at once.
+
+    ``handler`` is called with the body and the properties of a message, in one of ``workers``
+    threads; ``on_error`` says what follows if it raises (:data:`~controlmq.clients.pika.
+    dispatching.OnError`). When stopping, handlers at work get ``grace`` seconds to finish.
+    ``health`` is told how it is. ``settings`` are those of :func:`controlmq.wrap`.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        queue: str,
+        handler: Handler,
+        *,
+        stop: Stop | None = None,
+        workers: int = 1,
+        on_error: OnError = "stop",
+        grace: float = DEFAULT_GRACE_SECONDS,
+        reconnect: bool = True,
+        health: Health | None = None,
+        **settings: Any,
+    ) -> None:
+        if not urls:
+            raise InputError("there is no URL to connect to; give at least one.")
+        for url in urls:
+            url_parameters(url)
+        self.stop = stop or Stop()
+        self._urls = list(urls)
+        self._queue = queue
+        self._settings = {"handlers": workers} | settings
+        self._reconnect = reconnect
+        self._health = health or Health()
+        self._dispatcher = Dispatcher(
+            handler,
+            self.stop,
+            self._health,
+            workers=workers,
+            on_error=on_error,
+            grace=grace,
+        )
+        self._pause = Backoff(*RECONNECT_PAUSES_SECONDS)
+        self._consumer: ControlledConsumer | None = None
+        """The one that consumes now or did so last."""
+
+    def run(self) -> None:
+        """Consume until stopped. What ends it otherwise is raised, as a ``ControlmqError``."""
+        try:
+            while not self.stop.wanted:
+                self._consume_until_lost()
+        finally:
+            self._dispatcher.end()
+            self._health.close()
+        if self._dispatcher.failure is not None:
+            raise self._dispatcher.failure
+
+    def _consume_until_lost(self) -> None:
+        try:
+            connection = self._connect()
+        except (UnreachableError, RefusedError) as error:
+            if self._consumer is None:
+                raise
+            self._wait(str(error).rstrip("."))
+            return
+        began = time.monotonic()
+        try:
+            self._consume(connection)
+        except GraceOverError as over:
+            if self.stop.wanted:
+                raise self._dispatcher.failure or UnfinishedError(str(over)) from None
+            self._wait(str(over).rstrip("."))
+        except (AMQPError, OSError) as error:
+            if time.monotonic() > began + STEADY_AFTER_SECONDS:
+                self._pause.reset()
+            self._lost(error)
+
+    def _connect(self) -> Any:
+        """A connection to the first URL that answers; the next time begins with the one after."""
+        failures: list[ControlmqError] = []
+        for _ in range(len(self._urls)):
+            url = self._urls[0]
+            self._urls.append(self._urls.pop(0))
+            try:
+                connection = connect(url)
+            except (UnreachableError, RefusedError) as error:
+                failures.append(error)
+                if self.stop.wanted:
+                    break  # each attempt may take long
+            else:
+                if self._consumer is not None:
+                    log.warning("connected again, to %s", shown(url))
+                return connection
+        refused = any(isinstance(each, RefusedError) for each in failures)
+        sentence = "; ".join(str(each).rstrip(".") for each in failures) + "."
+        raise RefusedError(sentence) if refused else UnreachableError(sentence)
+
+    def _consume(self, connection: Any) -> None:
+        """Until stopped; raises when the connection is lost or the consumer is cancelled."""
+        try:
+            if self._consumer is None:
+                check_queue(connection, self._queue)
+            channel = self._subscribe(connection)
+
+            def look() -> None:
+                self._dispatcher.look(channel)
+                connection.call_later(SERVE_EVERY_SECONDS, look)
+
+            look()
+            channel.start_consuming()
+            self._dispatcher.drain(channel)
+            channel.close()
+            if not self.stop.wanted:
+                raise ConsumerCancelled("the broker cancelled the consumer")
+        finally:
+            self._dispatcher.forget()
+            # One that a second Ctrl-C has interrupted may wait for ever when it is closed.
+            if connection.is_open and not isinstance(sys.exception(), KeyboardInterrupt):
+                with suppress(AMQPError, OSError):
+                    connection.close()
+
+    def _subscribe(self, connection: Any) -> Any:
+        """A wrapped channel that consumes, from the second time on from where the last one was."""
+        last, settings = self._consumer, self._settings
+        if last is not None and last.adapts:
+            settings = settings | {"prefetch": None, "limits": last.limits, "model": None}
+            settings["interval"] = last.plant.interval
+            if settings.get("controller") is not None:
+                # The law itself is taken over below; its file may be missing just now.
+                settings["controller"] = _stand_in
+        channel = wrap(connection.channel(), **settings)
+        if last is not None and last.adapts:
+            channel.basic_qos(prefetch_count=max(1, math.ceil(last.prefetch)))
+        tag = channel.basic_consume(self._queue, self._dispatcher)
+        self._consumer = channel.adaptive_consumers[tag]
+        if last is not None:
+            self._consumer.go_on_from(last)
+        return channel
+
+    def _lost(self, error: Exception) -> None:
+        """A connection has ended: wait before another attempt, unless there is to be none."""
+        why = reason(error)
+        if self._consumer is None:
+            refused = isinstance(error, ChannelClosedByBroker)
+            kind = RefusedError if refused else UnreachableError
+            raise kind(f"cannot consume {self._queue!r}: {why}.") from None
+        if self.stop.wanted:
+            raise self._dispatcher.failure or UnfinishedError(
+                f"the connection was lost while stopping: {why}; messages that were not "
+                "acknowledged are delivered again."
+            ) from None
+        if not self._reconnect:
+            raise ControlmqError(
+                f"lost the broker: {why}; messages in flight went back to their queue, start again."
+            ) from None
+        self._wait(why)
+
+    def _wait(self, why: str) -> None:
+        """Pause before another attempt."""
+        pause = self._pause.pause()
+        self._health.failed(why)
+        log.warning("not consuming %s: %s; trying again in %.1f s", self._queue, why, pause)
+        until = time.monotonic() + pause
+        while time.monotonic() < until and not self.stop.wanted:
+            time.sleep(min(pause, SERVE_EVERY_SECONDS))
+
+
+def _stand_in(sample: Sample, goal: float) -> float:
+    """The controller of a new consumer until it has that of the one before."""
+    return sample.prefetch
