@@ -118,15 +118,19 @@ class Soak:
         )
         first = self._deliveries
         last = first + self._reconnect_every
+        failed = False
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            nonlocal failed
             self._note(int(body))
             if method.redelivered and self._deliveries > first + COMING_AGAIN:
                 self.requeued += 1
             channel.basic_ack(method.delivery_tag)
             if self.seen.handled == self._count or (self._deliveries >= last and orderly):
                 channel.stop_consuming()
-            elif self._deliveries >= last:
+            elif self._deliveries >= last and not failed:
+                # Messages that are here already are still handled before the channel is closed.
+                failed = True
                 self.slots_at_losses += consumer.plant.window.granted
                 channel.basic_ack(UNKNOWN_TAG)
 
