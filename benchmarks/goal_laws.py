@@ -1,0 +1,168 @@
+"""Goals without a model on simulated consumers, beside fixed prefetches and other laws.
+
+The least prefetch is compared with the best fixed one, chosen with hindsight for each phase; a rate
+with the published PI and its model; protection with Vegas, Gradient2 and fixed concurrencies. The
+plants are drawn at random, and no law was chosen on them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+from dataclasses import asdict, replace
+from typing import Any
+
+from controlmq import ArxModel, design_controller
+from controlmq.controllers.scale import Scale
+from controlmq.controllers.selector import Selector
+from controlmq.design.analysis import analyse
+from controlmq.goals import Goals
+from controlmq.loop import Controller
+from controlmq.model import ConfidenceIntervals
+from simulator.studies.tournament import peers
+from simulator.studies.tournament.plants import Phase, Plant, drawn, with_rates
+from tests.known.goal_cases import (
+    LIMITS,
+    buffer_time_found,
+    by_phase,
+    least_found,
+    protected,
+    quiet_settling,
+    rate_found,
+    waiting,
+)
+
+PLANTS, DRAW = 8, 2026
+MESSAGES = 1e5
+"""Messages that each phase of a plant handles."""
+
+MODELS = 1000
+
+
+def least() -> dict[str, Any]:
+    found = []
+    for plant in drawn(PLANTS, DRAW, MESSAGES):
+        print(f"  {plant.name}", file=sys.stderr)
+        found += least_found(plant, 1)
+    return {
+        "mean_lost_percent": statistics.fmean(each.lost_percent for each in found),
+        "most_lost_percent": max(each.lost_percent for each in found),
+        "buffered": statistics.fmean(each.buffered for each in found),
+        "best_fixed_buffered": statistics.fmean(each.best_buffered for each in found),
+        "recovered_in_15_samples": sum(each.recovered for each in found),
+        "phases": [asdict(each) for each in found],
+        "allowed": "lost 1.2 % (mean), 2 % (most); buffered 1.15 times or 0.5 more",
+    }
+
+
+def handlers() -> list[dict[str, float]]:
+    phases = [Phase(200, 0.02, 0.005, number) for number in (2, 8, 2)]
+    ours = by_phase(Plant("pool", phases, "exponential"), Selector(Goals(), LIMITS), 1)
+    return [
+        {
+            "handlers": phase.handlers,
+            "rate": statistics.fmean(s.rate for s in samples[100:]),
+            "capacity": phase.capacity,
+            "rate_after_15_samples": statistics.fmean(s.rate for s in samples[15:25]),
+            "prefetch": statistics.fmean(s.prefetch for s in samples[100:]),
+        }
+        for phase, samples in zip(phases, ours, strict=True)
+    ]
+
+
+def rate() -> dict[str, Any]:
+    found = [rate_found(plant, 1) for plant in with_rates(drawn(PLANTS, DRAW, 2e4))]
+    errors = {law: statistics.fmean(each[law][0] for each in found) for law in found[0]}
+    spreads = {law: statistics.fmean(each[law][1] for each in found) for law in found[0]}
+    slow = Plant("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
+    (half,) = by_phase(slow, Selector(Goals(goal=0.5), LIMITS), 1)
+    laws: dict[str, Controller] = {
+        "goal": Selector(Goals(goal=1.0), LIMITS),
+        "scale": Scale(LIMITS),
+    }
+    return {
+        "error_percent": errors,
+        "sd_percent": spreads,
+        "samples_to_2_percent": {
+            name: quiet_settling(0.011, 0.001, 0.5, law) for name, law in laws.items()
+        },
+        "messages_in_200_s_at_half_a_message_a_second": sum(each.arrivals for each in half),
+        "allowed": "error 0.6 of the published PI's, sd no higher, 5 samples, 95 to 105 messages",
+    }
+
+
+def buffer_time() -> dict[str, Any]:
+    phases = buffer_time_found(0.05, 400)
+    return {
+        "busy_at_26": waiting(26, 0.004).busy,
+        "waits_at_26_and_51": [waiting(u, 0.04).buffer_time for u in (26, 51)],
+        "mean": [statistics.fmean(s.buffer_time for s in samples[5:]) for samples in phases],
+        "within_20_percent_from_sample": [
+            max(
+                (k + 1 for k, s in enumerate(each) if abs(s.buffer_time / 0.05 - 1) > 0.2),
+                default=0,
+            )
+            for each in phases
+        ],
+        "allowed": "0.9 and 1.9 s; mean within 3 %, within 20 % after 5 s",
+    }
+
+
+def protect() -> dict[str, Any]:
+    bound = 2 * protected(peers.fixed(4.0), 400, 1).p99s[0]
+    tried = {u: protected(peers.fixed(float(u)), 400, 1) for u in range(4, 17)}
+    within = {u: found for u, found in tried.items() if found.p99 <= bound}
+    best = max(within, key=lambda u: within[u].rate)
+    laws = {
+        "protect": Selector(Goals(protect=True), LIMITS),
+        "vegas": peers.vegas(),
+        "gradient2": peers.gradient2(),
+    }
+    return {
+        "p99_bound": bound,
+        "best_fixed": best,
+        "best_fixed_rate": within[best].rate,
+        "laws": {name: asdict(protected(law, 400, 1)) for name, law in laws.items()},
+        "allowed": "95 % of the best fixed one's rate, p99 within the bound",
+    }
+
+
+def robust() -> dict[str, Any]:
+    """Models drawn from the confidence sets of some that identification might find."""
+    draw, worse, unstable = random.Random(3), 0.0, 0
+    for _ in range(MODELS // 50):
+        a, b = draw.uniform(-0.1, 0.5), draw.uniform(20, 100)
+        off_a, off_b = draw.uniform(0.01, 0.15), b * draw.uniform(0.02, 0.3)
+        intervals = ConfidenceIntervals((a - off_a, a + off_a), (b - off_b, b + off_b), (-1.0, 1.0))
+        model = ArxModel(a, b, 0.0, 1.0, (0.0, 20.0), confidence_intervals=intervals)
+        design = design_controller(model, draw.choice(("pi", "pid")), robust=True)
+        worst = design.worst
+        assert worst is not None
+        assert worst.settling_samples is not None
+        for _ in range(50):
+            other = replace(model, a=draw.uniform(*intervals.a), b=draw.uniform(*intervals.b))
+            found = analyse(replace(design.tuning, model=other))
+            unstable += not found.stable
+            settled = found.settling_samples or 400
+            worse = max(
+                worse,
+                settled / worst.settling_samples - 1,
+                worst.modulus_margin / found.modulus_margin - 1,
+                (found.overshoot - worst.overshoot) / 100,
+            )
+    return {
+        "models": MODELS,
+        "unstable": unstable,
+        "stated_worst_exceeded_percent": 100 * worse,
+        "allowed": "none unstable, exceeded by at most 5 %",
+    }
+
+
+def run() -> dict[str, Any]:
+    parts = (least, handlers, rate, buffer_time, protect, robust)
+    found = {}
+    for part in parts:
+        print(f" {part.__name__}", file=sys.stderr)
+        found[part.__name__] = part()
+    return found
