@@ -28,6 +28,8 @@ demo: $(STAMP) ## watch a simulated consumer being modelled and settling on its 
 test: $(STAMP) ## all tests, real broker included
 	@tools/need java
 	@tools/need rabbitmq
+	@tools/need prometheus
+	@tools/need chromium
 	$(BIN)/python -m pytest tests -n 2
 
 BROKERS := 3.10 4.0 4.3 container:3.10 container:4.0 container:4.3

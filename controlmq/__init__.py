@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from controlmq.gains import Gains
     from controlmq.loop import Loop, Sample, Step, Transition
     from controlmq.model import ArxModel
+    from controlmq.observe.dashboard import serve_dashboard
+    from controlmq.observe.prometheus import expose_metrics, serve_metrics
     from controlmq.traces import TraceWriter, read_transitions
 
 __version__ = "0.1.0"
@@ -37,6 +39,8 @@ _NAMES = {
     "controlmq.model": ("ArxModel",),
     "controlmq.clients.pika": ("unwrap", "wrap"),
     "controlmq.clients.pool": ("WorkerPool",),
+    "controlmq.observe.dashboard": ("serve_dashboard",),
+    "controlmq.observe.prometheus": ("expose_metrics", "serve_metrics"),
     "controlmq.traces": ("TraceWriter", "read_transitions"),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
@@ -60,7 +64,10 @@ __all__ = [
     "Tuning",
     "WorkerPool",
     "design_controller",
+    "expose_metrics",
     "read_transitions",
+    "serve_dashboard",
+    "serve_metrics",
     "unwrap",
     "wrap",
 ]

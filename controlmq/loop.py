@@ -173,6 +173,10 @@ class Loop:
         self.record = record
         self.group = group
         self.trace = trace
+        self.controller_failures = 0
+        """Decisions that the controller failed to make, since the start."""
+        self.record_failures = 0
+        """Transitions that could not be recorded, since the start."""
         self._previous: Sample | None = None
         self._controller_failed = False
         self._record_failed = False
@@ -210,6 +214,7 @@ class Loop:
             if not math.isfinite(prefetch) or prefetch < 0:
                 raise ValueError(f"it returned {prefetch}")
         except Exception as error:
+            self.controller_failures += 1
             if not self._controller_failed:
                 self._controller_failed = True
                 log.error(
@@ -236,6 +241,7 @@ class Loop:
         try:
             record(transition)
         except Exception as error:
+            self.record_failures += 1
             if not self._record_failed:
                 self._record_failed = True
                 log.error(

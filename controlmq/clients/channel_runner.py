@@ -83,6 +83,8 @@ class Runner:
                 core.came_too_late(method.delivery_tag)
                 return self.send_acks(now)
             lane = lanes[method.consumer_tag]
+            if method.redelivered:
+                core.redelivered(consumer)
             method.consumer_tag = tag
             if consumer.unseen:
                 core.first_message(lane, method.delivery_tag, properties.headers or {})

@@ -22,6 +22,7 @@ from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
 from controlmq.goals import Given, Goals
 from controlmq.loop import Controller, Loop, Sample, Step
+from controlmq.observe.registry import registry
 
 log = logging.getLogger("controlmq")
 
@@ -58,6 +59,7 @@ class ControlledConsumer:
             start, limits, controller = self._off.whole(start), None, None
         self.plant = Consumer(tag, queue, start, settings.shape(limits, controller), clock())
         self.last: Step | None = None
+        self._group = settings.group
         self._runner = runner
         self._since_1970 = time.time() - clock()
         self._on_step = settings.on_step
@@ -87,6 +89,21 @@ class ControlledConsumer:
     def queue(self) -> str:
         """The queue it consumes."""
         return self.plant.queue
+
+    @property
+    def name(self) -> str:
+        """What it is called in traces and metrics: the group that the user gave, or its queue."""
+        return self._group or self.queue
+
+    @property
+    def running(self) -> bool:
+        """Whether it consumes: it was not cancelled, and its channel is open."""
+        return not (self.plant.cancelled or self._runner.stopped)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a controller moves its prefetch."""
+        return self.loop.controller is not _hold
 
     @property
     def goal(self) -> float:
@@ -164,6 +181,7 @@ class ControlledConsumer:
         if missed is not None and self.loop.controller is not _hold:
             log.warning("queue %s: %s", self.queue, missed)
         self._obey(kill_switch.look())
+        registry.sampled(self, self.last)
         if self._on_step is not None:
             self._report(self._on_step, self.last)
 

@@ -107,7 +107,12 @@ class Consumer:
         self.sensors = Sensors(now, shape.interval, shape.handlers)
         self.spread = Spread()
         self.gate = Gate()
-        self._lane_count = 0
+        # Counts since the start, for whoever observes the consumer.
+        self.lanes_asked = 0
+        self.lanes_refused = 0
+        self.redelivered = 0
+        self.refused = 0
+        """Messages that the user rejected or had recovered."""
         self._probe: tuple[Lane, int] | None = None
         self._stalled = False
         self._least = 0
@@ -211,11 +216,11 @@ class Consumer:
         The first has the user's tag. No tag is used twice: RabbitMQ does not allow a tag that
         still has messages out.
         """
-        self._lane_count += 1
-        tag = self.tag if self._lane_count == 1 else _lane_tag(self.tag, number)
+        self.lanes_asked += 1
+        tag = self.tag if self.lanes_asked == 1 else _lane_tag(self.tag, number)
         lane = self.window.opened(self, tag, size)
         self.sensors.released(size, self.window.held, self.now)
-        if self.kind == "auto" and self._lane_count > 1:
+        if self.kind == "auto" and self.lanes_asked > 1:
             self._probe = lane, self.sensors.total
             self.plan.may_grow = False
         return lane

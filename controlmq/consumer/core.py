@@ -71,6 +71,7 @@ class Core(Messages):
         """The broker did not accept ``lane``: the window stays as it is for a while."""
         consumer = lane.consumer
         consumer.grow_after = now + REFUSED_LANE_RETRY_SECONDS
+        consumer.lanes_refused += 1
         self._lane_gone(lane, now)
         if not consumer.window.subscribed:
             self.consumers.pop(consumer.tag, None)

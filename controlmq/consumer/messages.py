@@ -47,7 +47,8 @@ class Messages:
         """Seconds: the longest call of the user's code lately."""
         self.repeated_call = FIRST_LONGEST_CALL_SECONDS
         """Seconds: the second longest, which one call that took very long does not change."""
-        self._transaction: list[int] | None = None
+        self._transaction: dict[int, bool] | None = None
+        """What the transaction has answered, and whether by a refusal."""
 
     # Delivered
 
@@ -115,6 +116,10 @@ class Messages:
     def _find_hand_over_at(self) -> None:
         gates = (each.gate.ready_at for each in self.consumers.values())
         self.hand_over_at = min(gates, default=math.inf)
+
+    def redelivered(self, consumer: Consumer) -> None:
+        """A message is here that the broker had delivered before."""
+        consumer.redelivered += 1
 
     def calling(self, consumer: Consumer, now: float) -> None:
         """The user's code is about to get a message that was delivered before."""
@@ -195,9 +200,9 @@ class Messages:
         if multiple and ledger.covers_unseen(sent):
             frames = self._singly(tags, fetched)
         if self._transaction is not None:
-            self._transaction += tags
+            self._answer_in_transaction(tags, refused=True)
         else:
-            self._settle(tags, now)
+            self._settle(tags, now, refused=True)
         return frames
 
     def came_too_late(self, tag: int) -> None:
@@ -209,7 +214,7 @@ class Messages:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
         for consumer in self.consumers.values():
             self._forget_gated(consumer, now)
-        self._settle(list(self.ledger.unacked), now)
+        self._settle(list(self.ledger.unacked), now, refused=True)
         self.ledger.fetched.clear()
         self.ledger.unwanted.clear()
         # Acks may overtake the request, so none may stand for several from now on.
@@ -240,18 +245,18 @@ class Messages:
         """From now on acks count when they are committed, and none is held."""
         if self._transaction is None:
             self.give_back_all(now)
-            self._transaction = []
+            self._transaction = {}
 
     def committed(self, now: float) -> None:
         """What the transaction acknowledged is acknowledged now."""
-        # A tag may have been acknowledged singly and again among several.
-        tags = dict.fromkeys(self._transaction or ())
-        self._settle([tag for tag in tags if tag in self.ledger.unacked], now)
-        self._transaction = []
+        for tag, refused in (self._transaction or {}).items():
+            if tag in self.ledger.unacked:
+                self._settle([tag], now, refused=refused)
+        self._transaction = {}
 
     def rolled_back(self) -> None:
         """The acks of the transaction were never given."""
-        self._transaction = []
+        self._transaction = {}
 
     # Time
 
@@ -318,7 +323,6 @@ class Messages:
 
     def _ack_in_transaction(self, tag: int, multiple: bool) -> None:
         """Part of a transaction: on the wire at once, but a slot only after the commit."""
-        assert self._transaction is not None
         ledger = self.ledger
         tags = ledger.up_to(tag) if multiple else [tag]
         fetched = ledger.fetched_up_to(tag) if multiple else [tag]
@@ -326,13 +330,20 @@ class Messages:
             self.verbatim += self._singly(tags, fetched)
         else:
             self.verbatim.append(Ack(tag, multiple))
-        self._transaction += [each for each in tags if each in ledger.unacked]
+        self._answer_in_transaction(tags, refused=False)
         ledger.fetched.difference_update(fetched)
 
     def _singly(self, tags: list[int], fetched: list[int]) -> list[Ack]:
         """A frame for each of these that is not yet answered in a transaction."""
         answered = self._transaction or ()
         return [Ack(tag, False) for tag in sorted([*tags, *fetched]) if tag not in answered]
+
+    def _answer_in_transaction(self, tags: list[int], refused: bool) -> None:
+        """Note what to settle at the commit; of two answers to one message the first counts."""
+        assert self._transaction is not None
+        for tag in tags:
+            if tag in self.ledger.unacked:
+                self._transaction.setdefault(tag, refused)
 
     def _ack_up_to(self, tag: int, now: float) -> None:
         ledger = self.ledger
@@ -368,12 +379,13 @@ class Messages:
         if self.outbox:
             self.verbatim = [*self.take_acks()]
 
-    def _settle(self, tags: list[int], now: float) -> None:
+    def _settle(self, tags: list[int], now: float, refused: bool = False) -> None:
         """These are no longer unacknowledged at the broker."""
         for tag in tags:
             lane = self.ledger.unacked.pop(tag)
             consumer = lane.consumer
             window = consumer.window
+            consumer.refused += refused
             consumer.sensors.settled(window.held, now)
             window.settled(lane)
             consumer.sensors.released(int(not lane.cancelled), window.held, now)

@@ -13,6 +13,8 @@ from controlmq.loop import Sample
 class OpenLoop:
     """Puts the planned prefetches in force, one a sample, and stays on the last."""
 
+    kind = "plan"
+
     def __init__(self, levels: Sequence[float]) -> None:
         if not levels:
             raise InputError("an open-loop experiment needs at least one prefetch level.")

@@ -23,6 +23,8 @@ class ScheduledController:
     anything has been handled there is nothing measured, and the first profile decides.
     """
 
+    kind = "schedule"
+
     def __init__(self, schedule: Schedule, laws: Sequence[PID]) -> None:
         self.schedule = schedule
         self.laws = tuple(laws)

@@ -44,6 +44,8 @@ class Subscription:
         "paced",
         "queue",
         "received",
+        "redelivered",
+        "refused",
         "sampled",
         "sensors",
         "since",
@@ -69,6 +71,8 @@ class Subscription:
         self.lanes = 0
         self.largest_lane = 0
         self.received = 0
+        self.redelivered = 0
+        self.refused = 0
         self.sampled = 0
         self.spacing = 0.0
         self.pace = 0.0
@@ -125,6 +129,8 @@ class Books:
         """Acks that the user gave, since when, and that are not on the wire."""
         self.gated: dict[int, tuple[Lane, Subscription]] = {}
         """What is here, and the user has not got."""
+        self.refused: set[int] = set()
+        """Of those, what the user has refused."""
         self.committing: list[int] | None = None
         self.foreign = 0
         """Of ``unacked``, those that no consumer brought."""
@@ -165,6 +171,9 @@ class Books:
             self.committing.append(tag)
             return
         lane, subscription = self.unanswered.pop(tag)
+        if tag in self.refused and subscription is not None:
+            subscription.refused += 1
+        self.refused.discard(tag)
         if lane in self.cancelled:
             subscription.asked -= 1  # type: ignore[union-attr]
 
@@ -231,6 +240,12 @@ class Books:
             waiting = [arrived.tag for arrived in each.consumer.gate.waiting]
             if waiting != [tag for tag, entry in self.gated.items() if entry[1] is each]:
                 raise Violation(f"other messages wait than came: {waiting}")
+            if each.redelivered != each.consumer.redelivered:
+                raise Violation("the consumer has missed a message that was delivered before")
+            if each.refused != each.consumer.refused:
+                raise Violation(
+                    f"{each.refused} were refused, the consumer has {each.consumer.refused}"
+                )
             if self.world.circumstances.controlled:
                 if each.sampled + each.sensors.arrivals != each.received:
                     raise Violation("the samples have missed a message")

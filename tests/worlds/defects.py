@@ -295,6 +295,19 @@ def what_waits_at_the_client_is_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "received", lambda self, lane, now: None)
 
 
+def a_refusal_is_counted_as_an_ack(patch: pytest.MonkeyPatch) -> None:
+    settle = Core._settle
+
+    def acknowledged(self: Core, tags: list[int], now: float, refused: bool = False) -> None:
+        settle(self, tags, now)
+
+    patch.setattr(Core, "_settle", acknowledged)
+
+
+def a_second_delivery_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "redelivered", lambda self, consumer: None)
+
+
 def a_bunch_passes_the_gate(patch: pytest.MonkeyPatch) -> None:
     def take(self: Gate, now: float) -> Arrived | None:
         return self.waiting.popleft() if self.waiting else None
@@ -377,6 +390,8 @@ DEFECTS: list[Defect] = [
     a_slot_below_one_is_never_given_back,
     the_core_is_woken_without_end,
     what_waits_at_the_client_is_given_back,
+    a_refusal_is_counted_as_an_ack,
+    a_second_delivery_is_not_counted,
 ]
 
 RARE_DEFECTS: list[Defect] = [

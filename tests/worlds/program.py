@@ -52,6 +52,9 @@ class Program(Adapter):
             world.duplicates += 1
         core = self.core
         consumer = subscription.consumer
+        if message in world.broker.redelivered:
+            core.redelivered(consumer)
+            subscription.redelivered += 1
         if consumer.unseen:
             stream = world.circumstances.stream
             core.first_message(lane, tag, {"x-stream-offset": 0} if stream else {})
@@ -240,6 +243,7 @@ class Program(Adapter):
             _, subscription = self.unacked.pop(each)
             if subscription is None:
                 self.foreign -= 1
+            self.refused.add(each)
             self._answered(each)
         self.world.to_broker(self.refuse_at_broker, (sent, multiple, requeue), self._asked())
 
@@ -259,6 +263,7 @@ class Program(Adapter):
             world.to_broker(self.roll_back_at_broker, None, None)
             for tag in sorted(tags):
                 self.unacked[tag] = self.unanswered[tag]
+                self.refused.discard(tag)
                 self.foreign += self.unanswered[tag][1] is None
                 world.push(world.now, CLIENT, self.acknowledge, tag, False)
             self.unacked = dict(sorted(self.unacked.items()))
