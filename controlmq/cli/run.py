@@ -13,6 +13,7 @@ from pathlib import Path
 
 from controlmq.cli.arguments import count, number, option
 from controlmq.cli.live import SEVERAL_URLS, add_consumer, consume_from
+from controlmq.cli.observing import add_observing, serve_observers
 from controlmq.cli.output import fail
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
@@ -64,6 +65,7 @@ examples:
   controlmq run --queue orders --goal 400 --handler shop:handle --url amqp://a amqp://b \\
       --on-error requeue --grace 60 --health-file /run/orders.healthy
   controlmq run --queue test --prefetch 20 --work 0.001 --samples 30 --json
+  controlmq run --queue orders --goal 400 --handler shop:handle --metrics-port 9464 --dashboard
 """
 
 WORDS = ("goal", "at_most", "burst", "buffer_time", "protect")
@@ -97,6 +99,7 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--grace SECONDS", "for handlers to finish when stopping", number, 30.0)
     option(parser, "--health-file FILE", "exists while messages can be consumed")
     option(parser, "--health-port PORT", "on 127.0.0.1: HTTP 200 while they can, else 503", count)
+    add_observing(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -108,6 +111,7 @@ def run(arguments: Namespace) -> int:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
     goals = {word: getattr(arguments, word) for word in WORDS}
     Goals(**goals)  # refuses mistakes before there is a connection
+    serve_observers(arguments)
     stop = Stop()
     seen = 0
 

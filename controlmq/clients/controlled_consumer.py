@@ -101,9 +101,9 @@ class ControlledConsumer:
         return not (self.plant.cancelled or self._runner.stopped)
 
     @property
-    def adapts(self) -> bool:
-        """Whether a controller moves its prefetch."""
-        return self.loop.controller is not _hold
+    def switched_off(self) -> bool:
+        """Whether the kill switch holds its prefetch."""
+        return self._off is not None
 
     @property
     def goal(self) -> float:

@@ -103,7 +103,7 @@ COUNTERS = (
 GAUGES = (
     Metric(
         *("goal", "gauge", "1"),
-        "The goal by kind: rate in messages per second.",
+        "The goal by kind: rate and at_most in messages per second, buffer_time in seconds.",
         lambda reading: reading.goals,
         label="kind",
     ),
@@ -177,6 +177,11 @@ GAUGES = (
         "1 for the law in force.",
         lambda reading: {reading.law: 1.0},
         label="law",
+    ),
+    Metric(
+        *("kill_switch", "gauge", "1"),
+        "1 while the kill switch holds the prefetch.",
+        lambda reading: float(reading.switched_off),
     ),
     Metric(
         *("sample_interval_seconds", "gauge", "s"),

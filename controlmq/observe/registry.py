@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from controlmq.consumer.consumer import Consumer
 from controlmq.controllers.freeze import frozen
+from controlmq.goals import Goals
 from controlmq.loop import Loop, Step
 
 log = logging.getLogger("controlmq")
@@ -38,15 +39,23 @@ class Watched(Protocol):
     plant: Consumer
     loop: Loop
     goal: float
-    """The rate to hold, messages/second; may be set from any thread."""
+    """The rate to hold, messages/second; to be set in the consumer's own thread."""
 
     @property
     def name(self) -> str:
         """The name that the user gave, or the queue's."""
 
     @property
-    def goals(self) -> Mapping[str, float]:
-        """The goals that are held, by kind; empty where the prefetch is fixed."""
+    def goals(self) -> Goals:
+        """What it is to do."""
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a controller moves its prefetch, or will when the kill switch is off again."""
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether the kill switch holds its prefetch."""
 
     @property
     def running(self) -> bool:
@@ -102,6 +111,7 @@ class Reading:
     gains: tuple[float, float, float] | None
     frozen: bool
     at_limit: Limit | None
+    switched_off: bool
     open_slots: int
     granted: int
     max_held: int
@@ -128,6 +138,8 @@ class Observed:
         self.queue = queue
         self.name = name
         self.last: Reading | None = None
+        self.next_goal: float | None = None
+        """A rate to hold that somebody asked for; the next sample puts it in force."""
         self._settled = 0
         self._law: object = None
         self._law_number = 0
@@ -139,9 +151,13 @@ class Observed:
         before = self.last
         handled = plant.sensors.acks
         self._settled += handled
-        if law is not self._law:
-            self._law, self._law_number = law, self._law_number + 1
-        goals = dict(self.watched.goals)
+        # A selector stays and gets another controller.
+        inner = getattr(law, "controller", law)
+        if inner is not self._law:
+            self._law, self._law_number = inner, self._law_number + 1
+        off = self.watched.switched_off
+        controlled = self.watched.adapts and not off
+        goals = goals_by_kind(self.watched.goals) if controlled else {}
         limits = (plant.limits.low, plant.limits.high) if plant.limits is not None else None
         gains = getattr(law, "gains", None)
         reading = Reading(
@@ -157,11 +173,12 @@ class Observed:
             goals=goals,
             prefetch=window.target,
             limits=limits,
-            law=law_name(law),
+            law=law_name(law) if controlled else "fixed",
             law_number=self._law_number,
             gains=(gains.kp, gains.ki, gains.kd) if gains is not None else None,
             frozen="rate" in goals and frozen(sample, step.goal),
             at_limit=_at_limit(step.prefetch, limits),
+            switched_off=off,
             open_slots=window.open_slots,
             granted=window.granted,
             max_held=window.max_held,
@@ -187,8 +204,19 @@ class Observed:
 
 
 def law_name(law: object) -> str:
-    """What a controller calls itself, else its class."""
-    return str(getattr(law, "kind", type(law).__name__)).lower()
+    """The one of several laws that decides, else what a controller calls itself, else its class."""
+    return str(getattr(law, "in_force", "") or getattr(law, "kind", type(law).__name__.lower()))
+
+
+def goals_by_kind(goals: Goals) -> dict[str, float]:
+    """Those that are given: rates in messages/second, a time in seconds, 1 for what is wanted."""
+    kinds = {
+        "rate": goals.goal,
+        "at_most": goals.at_most,
+        "buffer_time": goals.buffer_time,
+        "protect": 1.0 if goals.protect else None,
+    }
+    return {kind: value for kind, value in kinds.items() if value is not None}
 
 
 def _at_limit(prefetch: float, limits: tuple[float, float] | None) -> Limit | None:
@@ -218,6 +246,8 @@ class Registry:
     def sampled(self, watched: Watched, step: Step) -> None:
         """A consumer has taken a step; the first one enters it."""
         observed = self._observed.get(watched) or self._enter(watched)
+        if observed.next_goal is not None:
+            watched.goal, observed.next_goal = observed.next_goal, None
         reading = observed.reading(step)
         for listener in self.listeners:
             try:
