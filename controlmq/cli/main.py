@@ -21,6 +21,7 @@ from controlmq.cli import (
     schedule,
     simulate,
     specjms,
+    top,
     tune,
 )
 from controlmq.cli.arguments import keep_negative_numbers
@@ -28,7 +29,7 @@ from controlmq.cli.output import fail
 from controlmq.errors import ControlmqError
 
 COMMANDS = (
-    *(demo, run, collect, ingest, identify, design, simulate),
+    *(demo, run, top, collect, ingest, identify, design, simulate),
     *(tune, schedule, follow, load, calibrate, specjms),
 )
 """In the order of the help; each module says what its command is for and which options it has."""
@@ -44,6 +45,7 @@ In the order you meet them:
   controlmq tune        the best of many controllers, each tried in simulation
   controlmq schedule    a controller for each of several workloads, blended as it runs
   controlmq run         your consumer, holding its goal
+  controlmq top         running consumers in a terminal
   controlmq follow      models that keep up with consumers as they run
   controlmq load        messages to try it with
   controlmq calibrate   a simulated broker that behaves like yours

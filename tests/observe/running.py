@@ -8,6 +8,7 @@ from controlmq.consumer.consumer import Consumer, Shape
 from controlmq.consumer.core import Core
 from controlmq.controllers import PI, Limits
 from controlmq.gains import Gains
+from controlmq.goals import Goals
 from controlmq.loop import Controller, Loop, Sample, Step, Transition
 from controlmq.observe.registry import Reading, Registry
 
@@ -34,6 +35,7 @@ class Running:
         self.registry = registry
         self.name = name or queue
         self.running = True
+        self.at_most: float | None = None
         self.now = start
         self.core = Core()
         shape = Shape(window="lanes", controlled=goal is not None, limits=LIMITS)
@@ -43,7 +45,7 @@ class Running:
         law = controller or PI(Gains(0.001, 0.005), LIMITS)
         self.loop = Loop(self.plant, law, goal or 1.0, record=record)
         self.steps: list[Step] = []
-        self._has_goal = goal is not None
+        self.adapts = goal is not None
         self._tag = 0
 
     @property
@@ -55,8 +57,8 @@ class Running:
         self.loop.goal = goal
 
     @property
-    def goals(self) -> dict[str, float]:
-        return {"rate": self.loop.goal} if self._has_goal else {}
+    def goals(self) -> Goals:
+        return Goals(goal=self.loop.goal, at_most=self.at_most) if self.adapts else Goals()
 
     def sample(
         self, messages: int = 50, *, work: float = 0.0, rejected: int = 0, redelivered: int = 0
