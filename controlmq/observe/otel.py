@@ -12,7 +12,13 @@ from typing import Any
 
 from controlmq.extras import need
 from controlmq.observe.metrics import DISTRIBUTIONS, METRICS, Metric
-from controlmq.observe.registry import TIME_BOUNDS_SECONDS, Observed, Reading, registry
+from controlmq.observe.registry import (
+    TIME_BOUNDS_SECONDS,
+    Observed,
+    Reading,
+    Registry,
+    registry,
+)
 
 CONVENTIONAL = {
     "messages_received": "messaging.client.consumed.messages",
@@ -21,7 +27,7 @@ CONVENTIONAL = {
 """Names of the conventions for ours."""
 
 
-def export_metrics(meter_provider: Any = None) -> None:
+def export_metrics(meter_provider: Any = None, consumers: Registry = registry) -> None:
     """Report every adaptive consumer of this process to a meter provider, by default the global.
 
     Counters and gauges are observed when the provider collects. A histogram gets one observation
@@ -38,7 +44,7 @@ def export_metrics(meter_provider: Any = None) -> None:
         }[metric.kind]
         create(
             _name(metric.name),
-            callbacks=[_observe(metric, metrics.Observation)],
+            callbacks=[_observe(metric, consumers, metrics.Observation)],
             unit=metric.unit,
             description=metric.meaning,
         )
@@ -58,14 +64,16 @@ def export_metrics(meter_provider: Any = None) -> None:
             histograms["handler_time_seconds"].record(reading.handler_time, attributes)
             histograms["buffer_time_seconds"].record(reading.buffer_time, attributes)
 
-    registry.listeners.append(record)
+    consumers.listeners.append(record)
 
 
-def _observe(metric: Metric, observation: Any) -> Callable[[Any], Iterable[Any]]:
+def _observe(
+    metric: Metric, consumers: Registry, observation: Any
+) -> Callable[[Any], Iterable[Any]]:
     """What a provider calls to collect ``metric``."""
 
     def observe(options: Any) -> Iterable[Any]:
-        for each in registry.running():
+        for each in consumers.running():
             if each.last is not None:
                 for value_of_label, value in metric.values(each.last):
                     more = {f"controlmq.{metric.label}": value_of_label} if metric.label else {}

@@ -67,11 +67,14 @@ class Situation:
     def until(self, condition: Callable[[], object], what: str) -> None:
         process_until(self.connection, condition, what, LONG)
 
+    def firing(self) -> set[str]:
+        return self.stored.firing(self.consumer.queue)
+
     def fires(self, alert: str) -> None:
-        self.until(lambda: alert in self.stored.firing(), f"{alert} fires")
+        self.until(lambda: alert in self.firing(), f"{alert} fires")
 
     def clears(self, alert: str) -> None:
-        self.until(lambda: alert not in self.stored.firing(), f"{alert} clears")
+        self.until(lambda: alert not in self.firing(), f"{alert} clears")
 
 
 def acknowledge(channel: Any, method: Any, properties: Any, body: bytes) -> None:
@@ -103,7 +106,7 @@ def test_a_missed_goal(proxy: Proxy, filled: str, stored: Prometheus) -> None:
         # Prefetch 2 gives some rate or other; the goal becomes that one.
         def meet() -> bool:
             situation.consumer.goal = situation.consumer.last.sample.rate
-            return "ControlmqGoalMissed" not in stored.firing()
+            return "ControlmqGoalMissed" not in situation.firing()
 
         situation.until(meet, "ControlmqGoalMissed clears")
 
@@ -150,7 +153,7 @@ def test_a_consumer_that_does_nothing(proxy: Proxy, filled: str, stored: Prometh
     with consuming(proxy, filled, stored, goal=100, controller=stay(1.0)) as situation:
         situation.until(lambda: situation.consumer.last, "a first sample")
         # Nobody processes events any more: as a handler that does not return.
-        wait_until(lambda: "ControlmqConsumerSilent" in stored.firing(), "it is noticed", LONG)
+        wait_until(lambda: "ControlmqConsumerSilent" in situation.firing(), "it is noticed", LONG)
         situation.clears("ControlmqConsumerSilent")
 
 

@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from controlmq.observe.metrics import DISTRIBUTIONS, METRICS
 from controlmq.observe.otel import export_metrics
-from controlmq.observe.registry import registry
+from controlmq.observe.registry import Registry
 from tests.observe.running import Running
 
 
@@ -25,17 +25,14 @@ def collected(reader: InMemoryMetricReader) -> dict[str, Any]:
     }
 
 
-def test_the_same_numbers_come_through_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "listeners", [])
+def test_the_same_numbers_come_through_opentelemetry() -> None:
+    registry = Registry()
     reader = InMemoryMetricReader()
-    export_metrics(MeterProvider(metric_readers=[reader]))
+    export_metrics(MeterProvider(metric_readers=[reader]), registry)
     running = Running(registry, "orders", "shop")
-    try:
-        running.sample(30, work=0.004)
-        reading = running.sample(20, work=0.004)
-        found = collected(reader)
-    finally:
-        running.running = False
+    running.sample(30, work=0.004)
+    reading = running.sample(20, work=0.004)
+    found = collected(reader)
     assert len(found) == len(METRICS) + len(DISTRIBUTIONS)
     (received,) = found["messaging.client.consumed.messages"].data.data_points
     assert received.value == 50
@@ -54,10 +51,10 @@ def test_the_same_numbers_come_through_opentelemetry(monkeypatch: pytest.MonkeyP
     assert found["messaging.process.duration"].unit == "s"
 
 
-def test_without_a_consumer_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "listeners", [])
+def test_without_a_consumer_nothing_is_reported() -> None:
+    registry = Registry()
     reader = InMemoryMetricReader()
-    export_metrics(MeterProvider(metric_readers=[reader]))
+    export_metrics(MeterProvider(metric_readers=[reader]), registry)
     data = reader.get_metrics_data()
     points = (
         []

@@ -44,10 +44,11 @@ class Prometheus:
         (found,) = self.query(f"{series}[{seconds}s]")
         return [(float(time), float(value)) for time, value in found["values"]]
 
-    def firing(self) -> set[str]:
-        """The names of the alerts that fire now."""
+    def firing(self, queue: str) -> set[str]:
+        """The names of the alerts that fire now for consumers of ``queue``."""
         alerts = self.ask("alerts")["alerts"]
-        return {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}
+        firing = [each["labels"] for each in alerts if each["state"] == "firing"]
+        return {labels["alertname"] for labels in firing if labels["queue"] == queue}
 
 
 @contextmanager
