@@ -44,6 +44,9 @@ def events(before: Reading | None, now: Reading) -> list[Event]:
     if now.law_number != before.law_number:
         same = now.law == before.law
         found.append(("model", "the model changed" if same else f"the law is {now.law} now"))
+    if now.switched_off != before.switched_off:
+        turned = "on, the prefetch is fixed" if now.switched_off else "off"
+        found.append(("switch", f"the kill switch is {turned}"))
     if now.goals != before.goals:
         words = ", ".join(f"{kind} {value:g}" for kind, value in now.goals.items())
         found.append(("goal", f"the goal is {words}" if words else "there is no goal any more"))

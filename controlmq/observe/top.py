@@ -176,6 +176,8 @@ def state_of(consumer: dict[str, Any], sample: dict[str, Any], now: float) -> st
         return "ended"
     if silent > 3 * sample["interval"] + 3:
         return f"silent {silent:.0f} s"
+    if sample["switched_off"]:
+        return "kill switch on"
     if sample["starved"] > DRY_SHARE:
         return "dry, frozen" if sample["frozen"] else "dry"
     if sample["at_limit"]:

@@ -35,6 +35,7 @@ class Running:
         self.registry = registry
         self.name = name or queue
         self.running = True
+        self.switched_off = False
         self.at_most: float | None = None
         self.now = start
         self.core = Core()

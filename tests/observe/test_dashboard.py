@@ -195,7 +195,12 @@ def test_a_goal_is_changed_by_those_who_have_the_token(registry: Registry, shown
     right = {"Authorization": f"Bearer {TOKEN}"}
     assert shown.ask("POST", "/goal", asked, **right) == (200, '{"goal": 250}')
     assert running.sample().goals == {"rate": 250.0}
-    for goal, why in ((-1, "above 0"), ("many", "give a number"), (True, "give a number")):
+    running.at_most = 300.0
+    wrong = (
+        *((-1, "above 0"), ("many", "give a number"), (True, "give a number")),
+        (400, "at_most is 300/s"),
+    )
+    for goal, why in wrong:
         status, sentence = shown.ask("POST", "/goal", asked | {"goal": goal}, **right)
         assert (status, why in sentence) == (400, True)
     assert shown.ask("POST", "/goal", [1], **right)[0] == 400

@@ -96,6 +96,13 @@ def test_a_law_at_its_limit_and_one_that_is_frozen_are_seen(registry: Registry) 
     assert reading.at_limit is None
 
 
+def test_under_the_kill_switch_there_is_no_goal(registry: Registry) -> None:
+    running = Running(registry)
+    running.switched_off = True
+    reading = running.sample()
+    assert (reading.switched_off, reading.goals, reading.law) == (True, {}, "fixed")
+
+
 def test_another_controller_changes_the_number_of_the_law(registry: Registry) -> None:
     running = Running(registry)
     first, second = running.sample(), running.sample()
