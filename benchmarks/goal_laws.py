@@ -26,6 +26,7 @@ from tests.known.goal_cases import (
     LIMITS,
     buffer_time_found,
     by_phase,
+    day,
     least_found,
     protected,
     quiet_settling,
@@ -128,6 +129,18 @@ def protect() -> dict[str, Any]:
     }
 
 
+def selector() -> dict[str, Any]:
+    """A ceiling and a time in the buffer over a day, with and without tracking."""
+    tracking, untracked = day(24), day(4, tracking=False)
+    return {
+        "rate_overshoot_percent": tracking.rate_overshoot,
+        "time_overshoot_percent": tracking.time_overshoot,
+        "laws_in_force": sorted(tracking.laws_in_force),
+        "time_overshoot_percent_without_tracking": untracked.time_overshoot,
+        "allowed": "5 %",
+    }
+
+
 def robust() -> dict[str, Any]:
     """Models drawn from the confidence sets of some that identification might find."""
     draw, worse, unstable = random.Random(3), 0.0, 0
@@ -160,7 +173,7 @@ def robust() -> dict[str, Any]:
 
 
 def run() -> dict[str, Any]:
-    parts = (least, handlers, rate, buffer_time, protect, robust)
+    parts = (least, handlers, rate, buffer_time, protect, selector, robust)
     found = {}
     for part in parts:
         print(f" {part.__name__}", file=sys.stderr)

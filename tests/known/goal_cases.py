@@ -250,3 +250,54 @@ def protected(controller: Controller, phase_samples: int, seed: int) -> Protecte
         p99s.append(noted.percentile(99.0))
         prefetches.append(statistics.fmean(sample.prefetch for sample in samples))
     return Protected(rates, p99s, prefetches)
+
+
+# Several goals at once
+
+
+class Untracked:
+    """A selector whose laws go on from what they asked for themselves, whatever is in force."""
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = selector
+        self._asked: dict[str, float] = {}
+
+    def __call__(self, sample: Sample, goal: float) -> float:
+        """The least that any law asks for."""
+        for word, law in self.selector.laws.items():
+            own = replace(sample, prefetch=self._asked.get(word, sample.prefetch))
+            self._asked[word] = law(own, goal)
+        return min(self._asked.values())
+
+
+@dataclass(frozen=True)
+class Day:
+    """A simulated day at 100/s at most and 0.5 s in the buffer, while the work changes.
+
+    Overshoots are percent above the ceiling, and above the time in the buffer, of the worst
+    sample.
+    """
+
+    rate_overshoot: float
+    time_overshoot: float
+    laws_in_force: set[str]
+
+
+def day(hours: int, tracking: bool = True, seed: int = 1) -> Day:
+    """Work is quick in one hour, so that the ceiling binds, and slow in the next."""
+    at_most, buffer_time, samples = 100.0, 0.5, 3600
+    selector = Selector(Goals(at_most=at_most, buffer_time=buffer_time), LIMITS)
+    law: Controller = selector if tracking else Untracked(selector)
+    work = [0.002 if hour % 2 == 0 else 0.025 for hour in range(hours)]
+    phases = [Phase(samples, 0.05, each) for each in work]
+    consumer = SimulatedConsumer(Plant("day", phases).scenario(), seed=seed)
+    consumer.pace(*selector.goals.pace(controlled=False))
+    loop = Loop(consumer, law, None)
+    rates, times, in_force = [0.0], [0.0], set()
+    for each in work:
+        consumer.set_service_time(each)
+        seen = [loop.step().sample for _ in range(samples)]
+        in_force.add(selector.in_force)
+        rates += [100 * (sample.rate / at_most - 1) for sample in seen]
+        times += [100 * (sample.buffer_time / buffer_time - 1) for sample in seen]
+    return Day(max(rates), max(times), in_force)

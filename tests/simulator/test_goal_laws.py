@@ -18,6 +18,7 @@ from tests.known.goal_cases import (
     SLOW_WORK,
     buffer_time_found,
     by_phase,
+    day,
     least_found,
     protected,
     quiet_settling,
@@ -87,3 +88,15 @@ def test_what_is_behind_handlers_is_protected() -> None:
     assert ours.p99 < 2 * alone.p99s[0]
     assert min(ours.rates[0], ours.rates[2]) > 0.9 * 800
     assert ours.rates[1] > 0.4 * 800
+
+
+def test_goals_take_turns_without_winding_up() -> None:
+    found = day(4)
+    assert found.laws_in_force == {"least", "buffer_time"}
+    assert found.rate_overshoot < 5
+    assert found.time_overshoot < 5
+
+
+def test_without_tracking_they_wind_up() -> None:
+    found = day(4, tracking=False)
+    assert max(found.rate_overshoot, found.time_overshoot) > 5
