@@ -464,3 +464,23 @@ def test_the_generator_notices_a_dry_queue(broker: Broker, queue: DeclareQueue) 
             if taken == 200 and len(steps) > last + 6:
                 break
     assert [step.sample.window_limited for step in steps[-5:]] == [False] * 5
+
+
+def test_a_consume_loop_inside_a_callback_gets_messages(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 5)
+    channel = wrap(connection.channel(), prefetch=5)
+    numbers: list[int | None] = []
+
+    def loop() -> None:
+        for method, _, body in channel.consume(queue_name, inactivity_timeout=0.1):
+            numbers.append(int(body) if body is not None else None)
+            if method is not None:
+                channel.basic_ack(method.delivery_tag)
+            if len([each for each in numbers if each is not None]) == 5 or len(numbers) > 100:
+                break
+
+    connection.call_later(0, loop)
+    process_until(connection, lambda: numbers, "the loop ran")
+    assert [each for each in numbers if each is not None] == list(range(5))

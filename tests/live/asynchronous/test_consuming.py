@@ -157,6 +157,65 @@ def test_a_deleted_queue_is_told_once(broker: Broker, queue_name: str, run: Any)
     assert told == ["mine"]
 
 
+def test_a_user_who_is_told_of_a_cancel_may_subscribe_again(
+    broker: Broker, queue: DeclareQueue, run: Any
+) -> None:
+    deleted, other = queue("classic"), queue("classic")
+    fill(broker.parameters, deleted, 20)
+    fill(broker.parameters, other, 2)
+    again: list[int] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=2, window="lanes", interval=60)
+
+        def on_cancel(_frame: Any) -> None:
+            channel.basic_consume(other, on_other_message, consumer_tag="mine")
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            if int(body) == 1:
+                channel.adaptive_consumers["mine"].prefetch = 4
+            elif int(body) == 3:
+                broker.management.delete_queue(deleted)
+
+        def on_other_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            again.append(int(body))
+            if len(again) == 2:
+                done()
+
+        channel.add_on_cancel_callback(on_cancel)
+        channel.basic_consume(deleted, on_message, consumer_tag="mine")
+
+    run(broker.parameters, program)
+    assert again == [0, 1]
+
+
+def test_an_exception_of_a_handler_leaves_no_ack_behind(
+    broker: Broker, queue_name: str, run: Any
+) -> None:
+    fill(broker.parameters, queue_name, 200)
+    held: list[int] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=50, window="lanes", interval=60)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            consumer = channel.adaptive_consumers["mine"]
+            if int(body) == 100:
+                held.append(consumer.held)
+                raise RuntimeError
+            channel.basic_ack(method.delivery_tag)
+            if int(body) == 60:
+                consumer.prefetch = 5
+
+        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+
+    run(broker.parameters, program, closes=pika.exceptions.StreamLostError)
+    assert held[0] > 30
+    broker.management.wait_for_queue(
+        queue_name, lambda view: view.messages_ready == 100, "what was not handled went back"
+    )
+
+
 def test_unwrapping_while_consuming(broker: Broker, queue_name: str, run: Any) -> None:
     fill(broker.parameters, queue_name, 300)
     handled = Handled()
