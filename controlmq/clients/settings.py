@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import get_args
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
 from controlmq.consumer.consumer import Shape, WindowChoice
 from controlmq.consumer.sensors import HandlerPool
 from controlmq.controllers.limits import Limits
-from controlmq.controllers.resolve import ResolvedController
+from controlmq.controllers.resolve import ControllerSpec, ModelSpec, ResolvedController, resolve
 from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
-from controlmq.goals import Goals, GoalsByQueue
+from controlmq.goals import GivenByQueue, Goals, GoalsByQueue
 from controlmq.loop import Controller, Step, Transition
 
 START_PREFETCH = 1.0
@@ -105,3 +105,34 @@ class Settings:
             interval=self.sample_interval,
             handlers=self.handlers,
         )
+
+
+def settings_from(
+    goal: GivenByQueue = None,
+    controller: ControllerSpec | None = None,
+    *,
+    at_most: GivenByQueue = None,
+    burst: float | Mapping[str, float] | None = None,
+    buffer_time: GivenByQueue = None,
+    protect: bool | Mapping[str, bool] = False,
+    model: ModelSpec | None = None,
+    limits: Limits | None = None,
+    **others: Any,
+) -> Settings:
+    """What the words of :func:`controlmq.wrap` mean, for every client the same."""
+    unknown = sorted(others.keys() - {each.name for each in fields(Settings)})
+    if unknown:
+        raise InputError(
+            f"there is no setting {unknown[0]!r}; see controlmq.wrap for those there are."
+        )
+    resolved = None
+    if controller is not None:
+        resolved = resolve(controller, model=model, limits=limits)
+    goals = {
+        "goal": goal,
+        "at_most": at_most,
+        "burst": burst,
+        "buffer_time": buffer_time,
+        "protect": protect,
+    }
+    return Settings(goals=GoalsByQueue(goals), controller=resolved, limits=limits, **others)

@@ -15,13 +15,13 @@ from controlmq.clients.pika import private
 from controlmq.clients.pika.asynchronous import AdaptiveChannel
 from controlmq.clients.pika.blocking import AdaptiveBlockingChannel
 from controlmq.clients.pika.channel import AdaptivePikaChannel, patched
-from controlmq.clients.settings import Settings
+from controlmq.clients.settings import settings_from
 from controlmq.consumer.consumer import WindowChoice
 from controlmq.consumer.sensors import HandlerPool
 from controlmq.controllers.limits import Limits
-from controlmq.controllers.resolve import ControllerSpec, ModelSpec, resolve
+from controlmq.controllers.resolve import ControllerSpec, ModelSpec
 from controlmq.errors import InputError
-from controlmq.goals import GivenByQueue, GoalsByQueue
+from controlmq.goals import GivenByQueue
 from controlmq.loop import Step, Transition
 
 
@@ -85,20 +85,14 @@ def wrap(
     """
     if isinstance(channel, AdaptivePikaChannel):
         raise InputError("the channel is wrapped already; unwrap it first.")
-    resolved = None
-    if controller is not None:
-        resolved = resolve(controller, model=model, limits=limits)
-    settings = Settings(
-        goals=GoalsByQueue(
-            {
-                "goal": goal,
-                "at_most": at_most,
-                "burst": burst,
-                "buffer_time": buffer_time,
-                "protect": protect,
-            }
-        ),
-        controller=resolved,
+    settings = settings_from(
+        goal,
+        controller,
+        at_most=at_most,
+        burst=burst,
+        buffer_time=buffer_time,
+        protect=protect,
+        model=model,
         interval=interval,
         prefetch=prefetch,
         limits=limits,

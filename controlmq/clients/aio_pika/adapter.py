@@ -1,0 +1,109 @@
+"""How lanes, acks and timers reach the broker through a channel of aiormq."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pamqp import commands as spec
+
+from controlmq.clients.aio_pika.outbox import Outbox
+from controlmq.clients.channel_runner import clock
+from controlmq.consumer.delivery_tags import Ack
+from controlmq.consumer.lanes import Lane
+
+if TYPE_CHECKING:
+    from controlmq.clients.aio_pika.channel import AdaptiveChannel
+
+
+class AioPikaAdapter:
+    """Everything goes through one outbox, so that no ack overtakes the cancel of its lane."""
+
+    def __init__(self, channel: AdaptiveChannel) -> None:
+        self.outbox = Outbox(channel)
+        self.openings: dict[str, Any] = {}
+        """The tasks that open lanes, by the tags of these."""
+        self._channel = channel
+        self._cycle_end_due = False
+
+    def send_acks(self, acks: Sequence[Ack]) -> None:
+        """As one piece."""
+        self.outbox.put(*(spec.Basic.Ack(tag, multiple) for tag, multiple in acks))
+
+    def give_back(self, tags: Sequence[int]) -> None:
+        """By nack: from RabbitMQ 4.3 on that does not count as a delivery that failed."""
+        self.outbox.put(*(spec.Basic.Nack(tag, requeue=True) for tag in tags))
+
+    def open_lane(self, lane: Lane) -> None:
+        """Both requests at once; the answers are waited for by a task of the channel."""
+        channel = self._channel
+        channel.consumers[lane.tag] = channel.receiver_of(lane)
+        opening = channel.create_task(self._open(lane))
+        self.openings[lane.tag] = opening
+        opening.add_done_callback(lambda _: self.openings.pop(lane.tag, None))
+
+    async def _open(self, lane: Lane) -> Any:
+        channel = self._channel
+        subscription = channel.subscriptions[lane.consumer.tag]
+        try:
+            async with channel.lock:
+                self.outbox.put(
+                    spec.Basic.Qos(prefetch_count=lane.size),
+                    spec.Basic.Consume(
+                        queue=lane.consumer.queue,
+                        consumer_tag=lane.tag,
+                        exclusive=subscription.exclusive,
+                        arguments=subscription.arguments,
+                    ),
+                )
+                await channel.answer()
+                answer = await channel.answer()
+        except BaseException:
+            channel.consumers.pop(lane.tag, None)
+            channel.runner.core.lane_refused(lane, clock())
+            raise
+        channel.runner.lane_opened(lane)
+        channel.runner.carry_out()
+        return answer
+
+    def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
+        """Without an answer; the channel asks for one where messages may still be on the way."""
+        self.outbox.put(*(spec.Basic.Cancel(lane.tag, nowait=True) for lane in lanes))
+        for lane in lanes:
+            # The user's tag stays in aiormq's books: aio-pika subscribes to what is not there.
+            if lane.saturated and lane.tag != lane.consumer.tag:
+                self._channel.consumers.pop(lane.tag, None)
+
+    def write_now(self) -> None:
+        """The writer writes as soon as the event loop lets it; nothing can be done here."""
+
+    def reports_cycle_end(self) -> bool:
+        """When the event loop has called what is ready now."""
+        if not self._cycle_end_due:
+            self._cycle_end_due = True
+            self._channel.loop.call_soon(self._end_cycle)
+        return True
+
+    def _end_cycle(self) -> None:
+        self._cycle_end_due = False
+        if not self._channel.runner.stopped:
+            self._channel.runner.cycle_ended()
+
+    def buffered(self) -> int:
+        """Each message becomes a task as it comes."""
+        return 0
+
+    def take_in(self) -> None:
+        """Nothing to do: aiormq hands over what it reads."""
+
+    def call_threadsafe(self, callback: Callable[[], None]) -> None:
+        """By the event loop."""
+        self._channel.loop.call_soon_threadsafe(callback)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        """A timer of the event loop."""
+        return self._channel.loop.call_later(delay, callback)
+
+    def cancel_timer(self, timer: Any) -> None:
+        """Remove it from the loop."""
+        timer.cancel()

@@ -1,0 +1,255 @@
+"""The adaptive channel of aiormq, on which aio-pika stands: a window in place of a prefetch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import aiormq
+from aiormq.exceptions import DuplicateConsumerTag
+from pamqp import commands as spec
+
+from controlmq.clients.aio_pika.adapter import AioPikaAdapter
+from controlmq.clients.channel_runner import Runner, clock
+from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.settings import Settings
+from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.lanes import Lane
+from controlmq.errors import InputError
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What every lane of a consumer is asked for with."""
+
+    callback: Callable[..., Any]
+    exclusive: bool
+    arguments: Any
+
+
+class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
+    """A channel whose consumers hold their goals; everything else is as aiormq has it.
+
+    ``remembered`` are the consumers of the channel before it, by their tags: after a lost
+    connection a consumer with the same tag goes on with the prefetch and the controller it had.
+    """
+
+    runner: Runner
+
+    def adapt(self, settings: Settings, remembered: dict[str, ControlledConsumer]) -> None:
+        """Begin with no consumers."""
+        self.settings = settings
+        self.subscriptions: dict[str, Subscription] = {}
+        self.controlled = remembered
+        self._controllers = Controllers()
+        self._asked_prefetch: int | None = None
+        self._window_adapter = AioPikaAdapter(self)
+        self.runner = Runner(self._window_adapter)
+        self.runner.on_sample = self._turn
+        self.closing.add_done_callback(lambda _: self.runner.stop())
+
+    def receiver_of(self, lane: Lane) -> Callable[[Any], Any]:
+        """What aiormq calls with each message of a lane, in its reader and so in order.
+
+        It makes a task of what it gets back.
+        """
+        handle = self.subscriptions[lane.consumer.tag].callback
+
+        def deliver(channel: Any, method: Any, properties: Any, message: Any) -> None:
+            self.create_task(handle(message)).add_done_callback(self._on_consumer_done)
+
+        receive = self.runner.receiver(lane, deliver)
+
+        def on_message(message: Any) -> Any:
+            receive(self, message.delivery, message.header.properties, message)
+            return _nothing()
+
+        return on_message
+
+    async def answer(self) -> Any:
+        """The answer of the broker to a request that was sent under the lock."""
+        answer = await self.rpc_frames.get()
+        self.rpc_frames.task_done()
+        return answer
+
+    def _turn(self, consumer: Consumer) -> None:
+        if not consumer.cancelled:
+            self.controlled[consumer.tag].turn()
+
+    # Consuming
+
+    async def basic_qos(
+        self,
+        *,
+        prefetch_size: int | None = None,
+        prefetch_count: int | None = None,
+        global_: bool = False,
+        timeout: Any = None,
+    ) -> Any:
+        """The prefetch from which consumers started from now on begin to adapt."""
+        if global_:
+            raise InputError(
+                "global_=True is not for an adaptive channel: RabbitMQ deprecated it, and a "
+                "window is per consumer; leave it out."
+            )
+        self._asked_prefetch = prefetch_count or None
+        return await super().basic_qos(
+            prefetch_size=prefetch_size, prefetch_count=prefetch_count, timeout=timeout
+        )
+
+    async def basic_consume(
+        self,
+        queue: str,
+        consumer_callback: Callable[..., Any],
+        *,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        arguments: Any = None,
+        consumer_tag: str | None = None,
+        timeout: Any = None,
+    ) -> Any:
+        """As aiormq's; an answer is waited for as long as the channel is open."""
+        if no_ack:
+            raise InputError(
+                "no_ack=True leaves nothing to adapt: without acknowledgements the broker ignores "
+                "the prefetch; consume without it, or on a channel that is not adaptive."
+            )
+        tag = consumer_tag or f"ctag{self.number}.{uuid4().hex}"
+        if tag in self.runner.core.consumers:
+            raise DuplicateConsumerTag(self.number)
+        settings = self.settings
+        if exclusive:
+            settings = replace(settings, window="single")
+        self.subscriptions[tag] = Subscription(
+            aiormq.tools.awaitable(consumer_callback), exclusive, arguments
+        )
+        last = self.controlled.get(tag)
+        asked = self._asked_prefetch if last is None else max(1, math.ceil(last.prefetch))
+        controller = self._controllers.new(settings, queue)
+        consumer = ControlledConsumer(tag, queue, settings, controller, asked, self.runner)
+        self.controlled[tag] = consumer
+        self.runner.subscribe(consumer.plant)
+        answer = await self._window_adapter.openings[tag]
+        if last is not None:
+            consumer.go_on_from(last)
+        return answer
+
+    async def basic_cancel(
+        self, consumer_tag: str, *, nowait: bool = False, timeout: Any = None
+    ) -> Any:
+        """As aiormq's: cancels the consumer, all of it."""
+        consumer = self.runner.core.consumers.get(consumer_tag)
+        if consumer is None:
+            return await super().basic_cancel(consumer_tag, nowait=nowait, timeout=timeout)
+        lanes = consumer.window.subscribed
+        self.runner.cancel(consumer)
+        self.controlled.pop(consumer_tag, None)
+        # The broker answers in order: after this no message of these lanes can come.
+        await super().basic_qos(prefetch_count=self._asked_prefetch)
+        for lane in lanes:
+            self.consumers.pop(lane.tag, None)
+        self.consumers.pop(consumer_tag, None)
+        return None if nowait else spec.Basic.CancelOk(consumer_tag)
+
+    async def _on_cancel_frame(self, frame: Any) -> None:
+        """The user has one consumer, not its lanes: callbacks are called once, with its tag."""
+        if isinstance(frame, spec.Basic.Cancel):
+            known = frame.consumer_tag in self.consumers
+            consumer = self.runner.cancelled_by_broker(frame.consumer_tag)
+            if consumer is not None:
+                for lane in consumer.window.lanes:
+                    self.consumers.pop(lane.tag, None)
+                frame = spec.Basic.Cancel(consumer.tag, frame.nowait)
+                self.consumers[consumer.tag] = _nothing
+            elif known:
+                self.consumers.pop(frame.consumer_tag, None)
+                return
+        await super()._on_cancel_frame(frame)
+
+    # Acknowledging
+
+    async def basic_ack(self, delivery_tag: int, multiple: bool = False, wait: bool = True) -> None:
+        """As aiormq's; the frame may be held for as long as the window needs it."""
+        self._raise_if_closed()
+        self.runner.acknowledge(delivery_tag, multiple)
+
+    async def basic_nack(
+        self,
+        delivery_tag: int,
+        multiple: bool = False,
+        requeue: bool = True,
+        wait: bool = True,
+    ) -> None:
+        """As aiormq's; sent at once."""
+        self._raise_if_closed()
+        for tag, several in self.runner.reject(delivery_tag, multiple):
+            self._window_adapter.outbox.put(spec.Basic.Nack(tag, several, requeue))
+        self.runner.wake_if_due()
+
+    async def basic_reject(
+        self, delivery_tag: int, *, requeue: bool = True, wait: bool = True
+    ) -> None:
+        """As aiormq's; sent at once."""
+        self._raise_if_closed()
+        self.runner.reject(delivery_tag, False)
+        self._window_adapter.outbox.put(spec.Basic.Reject(delivery_tag, requeue))
+        self.runner.wake_if_due()
+
+    async def basic_get(self, queue: str = "", no_ack: bool = False, timeout: Any = None) -> Any:
+        """As aiormq's."""
+        message = await super().basic_get(queue, no_ack, timeout)
+        if not no_ack and isinstance(message.delivery, spec.Basic.GetOk):
+            self.runner.core.fetched(message.delivery.delivery_tag)
+        return message
+
+    async def basic_recover(
+        self, *, nowait: bool = False, requeue: bool = False, timeout: Any = None
+    ) -> Any:
+        """As aiormq's."""
+        self.runner.give_back_all()
+        answer = await super().basic_recover(nowait=nowait, requeue=requeue, timeout=timeout)
+        self.runner.core.recovered(clock())
+        return answer
+
+    async def tx_select(self, timeout: Any = None) -> Any:
+        """As aiormq's; acks of a transaction are not held."""
+        self.runner.core.transaction_begun(clock())
+        self.runner.send_acks(clock())
+        return await super().tx_select(timeout)
+
+    async def tx_commit(self, timeout: Any = None) -> Any:
+        """As aiormq's."""
+        answer = await super().tx_commit(timeout)
+        self.runner.core.committed(clock())
+        return answer
+
+    async def tx_rollback(self, timeout: Any = None) -> Any:
+        """As aiormq's."""
+        answer = await super().tx_rollback(timeout)
+        self.runner.core.rolled_back()
+        return answer
+
+    # The end
+
+    async def give_back_all(self) -> None:
+        """Cancel all consumers and put every held ack on the wire."""
+        if not self.is_closed and not self.runner.stopped:
+            self.runner.cancel_all()
+            await self._window_adapter.outbox.written()
+
+    async def _on_close(self, exc: Any = None) -> None:
+        """As aiormq's; held acks are sent first."""
+        if self.connection.is_opened and not self.runner.stopped:
+            self.runner.cancel_all()
+        await super()._on_close(exc)
+
+    def _raise_if_closed(self) -> None:
+        if self.is_closed:
+            raise aiormq.exceptions.ChannelInvalidStateError(f"{self!r} closed")
+
+
+async def _nothing(*_: Any) -> None:
+    """What is left to do for a message that has been handed over."""

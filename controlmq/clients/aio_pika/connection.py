@@ -1,0 +1,93 @@
+"""Connections and channels of aio-pika whose consumers hold their goals."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakSet
+
+import aio_pika
+from aio_pika import RobustChannel, RobustConnection
+
+from controlmq.clients.aio_pika.channel import AdaptiveChannel
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.settings import Settings, settings_from
+from controlmq.errors import InputError
+
+
+class AdaptiveRobustChannel(RobustChannel):  # type: ignore[misc]
+    """A robust channel that stands on an adaptive one.
+
+    ``adaptive_consumers`` are its consumers by their tags, also while it has no connection.
+    """
+
+    window_settings: Settings
+
+    def __init__(self, connection: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(connection, *args, **kwargs)
+        self.adaptive_consumers: dict[str, ControlledConsumer] = {}
+        connection.adaptive_channels.add(self)
+
+    async def get_underlay_channel(self) -> Any:
+        """As aio-pika's: every operation comes here, also after the channel was reopened."""
+        return _adapted(
+            await super().get_underlay_channel(), self.window_settings, self.adaptive_consumers
+        )
+
+
+class AdaptiveConnection(RobustConnection):  # type: ignore[misc]
+    """A robust connection that sends held acks before it is closed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.adaptive_channels: WeakSet[Any] = WeakSet()
+
+    async def close(self, *args: Any, **kwargs: Any) -> None:
+        """As aio-pika's, which throws away what is not written yet; so that is waited for."""
+        if self.connected.is_set():
+            for channel in list(self.adaptive_channels):
+                if channel.is_initialized and not channel.is_closed:
+                    await (await channel.get_underlay_channel()).give_back_all()
+        await super().close(*args, **kwargs)
+
+
+def adaptive(*args: Any, **kwargs: Any) -> type[AdaptiveConnection]:
+    """A class for ``aio_pika.connect_robust(url, connection_class=...)``.
+
+    Takes what :func:`controlmq.wrap` takes after the channel. All channels of the connection have
+    consumers that hold their goals, and go on where they were after a lost connection.
+    """
+    settings = {"window_settings": settings_from(*args, **kwargs)}
+    channel = type("AdaptiveRobustChannel", (AdaptiveRobustChannel,), settings)
+    return type("AdaptiveConnection", (AdaptiveConnection,), {"CHANNEL_CLASS": channel})
+
+
+def adapt(channel: Any, *args: Any, **kwargs: Any) -> Any:
+    """Let the consumers that are started on ``channel`` from now on hold their goals.
+
+    Takes what :func:`controlmq.wrap` takes after the channel, and returns the same object. Close
+    the channel before its connection: only then are held acks sent in any case.
+    """
+    if not isinstance(channel, aio_pika.Channel):
+        raise InputError(
+            f"cannot adapt a {type(channel).__name__}; give a channel of an aio-pika connection."
+        )
+    if hasattr(channel, "adaptive_consumers"):
+        raise InputError("the channel is adaptive already.")
+    settings = settings_from(*args, **kwargs)
+    plain = channel.get_underlay_channel
+    channel.adaptive_consumers = {}
+
+    async def get_underlay_channel() -> Any:
+        return _adapted(await plain(), settings, channel.adaptive_consumers)
+
+    channel.get_underlay_channel = get_underlay_channel
+    return channel
+
+
+def _adapted(channel: Any, settings: Settings, remembered: dict[str, ControlledConsumer]) -> Any:
+    """A channel of aiormq with a window; the same object."""
+    if not isinstance(channel, AdaptiveChannel):
+        kind = type(channel)
+        channel.__class__ = type("AdaptiveChannel", (AdaptiveChannel, kind), {})
+        channel.adapt(settings, remembered)
+    return channel

@@ -1,0 +1,251 @@
+"""aio-pika on a real broker: changes, stops, lost connections, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aio_pika
+import pytest
+
+from controlmq.clients.aio_pika import adapt, adaptive
+from controlmq.controllers import OpenLoop
+from controlmq.errors import InputError
+from tests.live.handled import assert_empty
+from tests.testbed import Broker
+from tests.testbed.management import DEADLINE
+from tests.testbed.publishing import DeclareQueue, QueueKind, fill
+
+CHANGES = 200
+MESSAGES = 3000
+MOST = 20
+"""Messages: the largest prefetch the random changes ask for."""
+
+
+@asynccontextmanager
+async def channel_on(url: str, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    connection = await aio_pika.connect_robust(url, connection_class=adaptive(*args, **kwargs))
+    async with connection:
+        yield await connection.channel()
+
+
+async def until(condition: Callable[[], Any], what: str) -> None:
+    """Wait for a condition, with a deadline."""
+    end = asyncio.get_running_loop().time() + DEADLINE
+    while not condition():
+        assert asyncio.get_running_loop().time() < end, f"waited {DEADLINE:g} s until {what}"
+        await asyncio.sleep(0.01)
+
+
+def run(program: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(program, 2 * DEADLINE)
+
+    asyncio.run(bounded())
+
+
+class Handled:
+    """A handler that works for a moment, and what it saw."""
+
+    def __init__(self, seconds: float = 0.002, seed: int = 1) -> None:
+        self.numbers: list[int] = []
+        self.redelivered = 0
+        self.tags: set[str | None] = set()
+        self._draw = random.Random(seed)
+        self._seconds = seconds
+
+    async def __call__(self, message: Any) -> None:
+        self.numbers.append(int(message.body))
+        self.redelivered += bool(message.redelivered)
+        self.tags.add(message.consumer_tag)
+        await asyncio.sleep(self._draw.uniform(0, self._seconds))
+        await message.ack()
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_whatever_changes_nothing_is_lost_or_requeued(
+    broker: Broker, queue: DeclareQueue, kind: QueueKind
+) -> None:
+    name = queue(kind)
+    fill(broker.parameters, name, MESSAGES)
+    draw = random.Random(7)
+    over: list[str] = []
+
+    async def program() -> None:
+        handled = Handled()
+        async with channel_on(broker.url, prefetch=5) as channel:
+            source = await channel.get_queue(name)
+            tag = await source.consume(handled)
+            consumer = channel.adaptive_consumers[tag]
+            window = consumer.plant.window
+            for _ in range(CHANGES):
+                granted = window.granted
+                target = draw.choice([0.5, 1.0, MOST, draw.uniform(0.3, MOST)])
+                consumer.prefetch = target
+                for _ in range(3):
+                    await asyncio.sleep(0.005)
+                    bound = max(math.ceil(target), granted)
+                    if max(window.granted, consumer.in_flight) > bound:
+                        over.append(f"{window.granted}, {consumer.in_flight} above {bound}")
+            consumer.prefetch = MOST
+            await until(lambda: len(handled.numbers) == MESSAGES, "all messages are handled")
+            assert handled.tags == {tag}
+            await source.cancel(tag)
+        assert handled.numbers == sorted(handled.numbers)
+        assert handled.numbers == list(range(MESSAGES))
+        assert handled.redelivered == 0
+
+    run(program())
+    assert over == []
+    assert_empty(broker, name)
+
+
+def test_an_iterator_and_process_work_as_ever(broker: Broker, queue_name: str) -> None:
+    fill(broker.parameters, queue_name, 50)
+
+    async def program() -> None:
+        seen = []
+        async with channel_on(broker.url, prefetch=2.5) as channel:
+            source = await channel.get_queue(queue_name)
+            async with source.iterator() as messages:
+                async for message in messages:
+                    async with message.process():
+                        seen.append(int(message.body))
+                    if len(seen) == 50:
+                        break
+        assert seen == list(range(50))
+
+    run(program())
+    assert_empty(broker, queue_name)
+
+
+@pytest.mark.parametrize("way", ["cancel", "channel", "connection"])
+def test_a_stop_gives_back_what_is_held(broker: Broker, queue_name: str, way: str) -> None:
+    fill(broker.parameters, queue_name, 40)
+
+    async def program() -> None:
+        handled = Handled(0.0)
+        async with channel_on(broker.url, prefetch=20) as channel:
+            source = await channel.get_queue(queue_name)
+            tag = await source.consume(handled)
+            consumer = channel.adaptive_consumers[tag]
+            consumer.prefetch = 0.5
+            await until(lambda: consumer.held > 3, "acks are held")
+            if way == "cancel":
+                await source.cancel(tag)
+            elif way == "channel":
+                await channel.close()
+        done.extend(handled.numbers)
+
+    done: list[int] = []
+    run(program())
+    rest: list[int] = []
+
+    async def collect() -> None:
+        connection = await aio_pika.connect(broker.url)
+        async with connection:
+            channel = await connection.channel()
+            source = await channel.get_queue(queue_name)
+            while (message := await source.get(fail=False)) is not None:
+                rest.append(int(message.body))
+                await message.ack()
+
+    run(collect())
+    assert sorted(done + rest) == list(range(40)), "each message was handled once"
+
+
+def test_a_lost_connection_brings_back_tag_prefetch_and_controller(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 2000)
+
+    async def program() -> None:
+        handled = Handled()
+        async with channel_on(broker.url, prefetch=3) as channel:
+            source = await channel.get_queue(queue_name)
+            tag = await source.consume(handled, consumer_tag="mine")
+            channel.adaptive_consumers[tag].prefetch = 7.5
+            before = channel.adaptive_consumers[tag]
+            await until(lambda: len(handled.numbers) > 100, "messages come")
+            loop = asyncio.get_running_loop()
+            names: list[str] = []
+            while not names:
+                names = await loop.run_in_executor(
+                    None, broker.management.connections_consuming, queue_name
+                )
+            await loop.run_in_executor(None, broker.management.close_connection, names[0])
+            await until(lambda: channel.adaptive_consumers.get(tag) is not before, "it is back")
+            assert channel.adaptive_consumers[tag].prefetch == 7.5
+            await until(lambda: set(handled.numbers) == set(range(2000)), "all are handled")
+            await source.cancel(tag)
+        assert handled.tags == {"mine"}
+
+    run(program())
+    assert_empty(broker, queue_name)
+
+
+def test_a_consumer_that_the_broker_cancels_is_reported_once(
+    broker: Broker, queue: DeclareQueue
+) -> None:
+    name = queue("classic")
+    fill(broker.parameters, name, 100)
+
+    async def program() -> None:
+        async with channel_on(broker.url, prefetch=3) as channel:
+            cancels: list[str] = []
+            underlay = await channel.get_underlay_channel()
+            underlay.on_consumer_cancel_callbacks.add(lambda f: cancels.append(f.consumer_tag))
+            source = await channel.get_queue(name)
+            tag = await source.consume(Handled(), consumer_tag="mine")
+            channel.adaptive_consumers[tag].prefetch = 12.0
+            window = channel.adaptive_consumers[tag].plant.window
+            await until(lambda: len(window.subscribed) > 1, "there is a second lane")
+            await channel.queue_delete(name)
+            await until(lambda: cancels, "the cancel is reported")
+            await channel.declare_queue("", exclusive=True)  # a round trip
+            assert cancels == ["mine"]
+
+    run(program())
+
+
+def test_a_channel_can_be_adapted_by_itself(broker: Broker, queue_name: str) -> None:
+    fill(broker.parameters, queue_name, 300)
+    steps: list[Any] = []
+
+    async def program() -> None:
+        connection = await aio_pika.connect(broker.url)
+        async with connection, connection.channel() as channel:
+            handled = Handled()
+            adapt(
+                channel,
+                controller=OpenLoop([2.0, 6.0, 3.5]),
+                interval=0.05,
+                on_step=steps.append,
+            )
+            source = await channel.get_queue(queue_name)
+            await source.consume(handled)
+            await until(lambda: len(handled.numbers) == 300, "all are handled")
+
+    run(program())
+    assert [step.prefetch for step in steps[:2]] == [2.0, 6.0]
+    assert_empty(broker, queue_name)
+
+
+def test_what_cannot_work_is_refused(broker: Broker, queue_name: str) -> None:
+    async def program() -> None:
+        async with channel_on(broker.url, prefetch=3) as channel:
+            source = await channel.get_queue(queue_name)
+            with pytest.raises(InputError, match="no_ack=True leaves nothing to adapt"):
+                await source.consume(Handled(), no_ack=True)
+            with pytest.raises(InputError, match="global_=True is not for"):
+                await channel.set_qos(5, global_=True)
+            with pytest.raises(InputError, match="adaptive already"):
+                adapt(channel, prefetch=2)
+
+    run(program())
+    with pytest.raises(InputError, match="cannot adapt a object"):
+        adapt(object(), prefetch=2)
