@@ -30,6 +30,11 @@ lists:foreach(fun(N) -> erlang:set_cookie(N, '%s'), erlang:disconnect_node(N) en
 """
 """Erlang nodes refuse each other when one of them has the wrong cookie for the other."""
 
+MOVE_LEADER = """\
+{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>)),
+rabbit_quorum_queue:transfer_leadership(Q, '%s').
+"""
+
 
 class Cluster:
     """Three nodes with one set of queues."""
@@ -54,6 +59,11 @@ class Cluster:
 
         name = wait_until(named, f"queue {queue} has a leader")
         return next(node for node in self.nodes if node.name == name)
+
+    def move_leader(self, queue: str, node: NodeBroker) -> None:
+        """Have this node lead a quorum queue; return when it does."""
+        node.control("rabbitmqctl", "eval", MOVE_LEADER % (queue, node.name))
+        wait_until(lambda: self.leader(queue) is node, f"{node.name} leads {queue}")
 
     def others(self, node: NodeBroker) -> list[NodeBroker]:
         """All nodes but this one."""

@@ -1,0 +1,226 @@
+"""``controlmq run`` on a quorum queue whose leader fails again and again, under load.
+
+Three nodes on one machine, each behind 11 ms of round trip. A publisher keeps the queue filled.
+The leader is killed and stopped by turns and started again; half of the times it is the node
+that the consumer is connected to. Reported for each failure: samples until the rate was back at
+the goal; and over the whole run, the messages that the cluster confirmed and the consumer never
+handled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pika
+import pika.exceptions
+
+from benchmarks.live_consumer import work
+from benchmarks.measure import awake
+from tests.testbed.cluster import Cluster, start_cluster
+from tests.testbed.management import VHOST, wait_until
+from tests.testbed.node import NodeBroker
+from tests.testbed.proxy import ROUND_TRIP, proxied
+from tests.testbed.publishing import connected, fill
+
+FAILURES = 20
+GOAL = 200.0
+"""Messages/second."""
+INTERVAL = 1.0
+"""Seconds a sample."""
+TOGETHER = 5
+"""Samples whose mean has to be at the goal."""
+WITHIN = 0.05
+"""Share of the goal that this mean may be off."""
+ALLOWED = 30
+"""Samples from a failure to the first of those at the goal."""
+PATIENCE = 120.0
+"""Seconds after which a consumer that is not back at its goal is given up."""
+BACKLOG = 5000
+"""Messages in the queue before the first failure: the window is the limit, not the load."""
+LOAD = 1.05
+"""Share of the goal that is published."""
+BATCH = 500
+"""Messages that are published and confirmed at once."""
+
+ROOT = Path(__file__).parents[1]
+NOTES = "CONTROLMQ_LEADER_FAILURES_NOTES"
+"""The environment variable with the path of the file that takes the handled numbers."""
+
+
+def handle(body: bytes, properties: Any) -> None:
+    """One message, as ``controlmq run`` calls it: work, then a note that it is handled."""
+    work()
+    with open(os.environ[NOTES], "ab", buffering=0) as notes:
+        notes.write(b"%d\n" % int(body))
+
+
+class Publisher:
+    """Publishes numbered messages in a thread, somewhat faster than the goal, to any node."""
+
+    def __init__(self, cluster: Cluster, queue: str) -> None:
+        self.confirmed = 0
+        """Messages below this number were confirmed by the cluster."""
+        self._cluster, self._queue = cluster, queue
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> int:
+        """The number of messages that the cluster has confirmed."""
+        self._stopped.set()
+        self._thread.join()
+        return self.confirmed
+
+    def _run(self) -> None:
+        start = time.monotonic()
+        for node in itertools.cycle(self._cluster.nodes):
+            due = BACKLOG + LOAD * GOAL * (time.monotonic() - start)
+            try:
+                while self.confirmed < due:
+                    # One that fails halfway is published again: a duplicate is none lost.
+                    fill(node.parameters, self._queue, BATCH, first=self.confirmed)
+                    self.confirmed += BATCH
+            except (pika.exceptions.AMQPError, RuntimeError):
+                pass  # the next node may answer
+            if self._stopped.wait(0.5):
+                return
+
+
+class Running:
+    """``controlmq run`` in a process, and what it printed."""
+
+    def __init__(self, urls: list[str], queue: str, notes: Path) -> None:
+        words = ["run", "--queue", queue, "--goal", str(GOAL), "--interval", str(INTERVAL)]
+        words += ["--handler", f"{__name__}:handle", "--json", "--url", *urls]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "controlmq.cli.main", *words],
+            cwd=ROOT,
+            env=os.environ | {NOTES: str(notes)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._samples: list[tuple[float, float]] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._samples.append((time.monotonic(), json.loads(line)["rate"]))
+
+    def samples_until_goal(self, since: float) -> int | None:
+        """Samples since that time until the goal was held; None if it is not yet.
+
+        Intervals without a sample count too: the consumer was not connected.
+        """
+        later = [sample for sample in self._samples if sample[0] > since + INTERVAL]
+        for first in range(len(later) - TOGETHER + 1):
+            mean = statistics.fmean(rate for _, rate in later[first : first + TOGETHER])
+            if abs(mean - GOAL) <= WITHIN * GOAL:
+                return round((later[first][0] - since) / INTERVAL)
+        return None
+
+    def wait_for_goal(self, since: float) -> int | None:
+        """The same, once it is known; None if that took too long."""
+        with contextlib.suppress(AssertionError):
+            wait_until(
+                lambda: self.samples_until_goal(since) is not None,
+                f"the rate is back at {GOAL:g}",
+                PATIENCE,
+            )
+        return self.samples_until_goal(since)
+
+    def stop(self) -> int:
+        """Ask it to stop; its exit code."""
+        self._process.terminate()
+        return self._process.wait(60)
+
+
+def handled(notes: Path) -> Counter[int]:
+    """How often each message was handled."""
+    return Counter(int(line) for line in notes.read_text().split())
+
+
+def declared(cluster: Cluster) -> str:
+    with connected(cluster.nodes[0].parameters) as connection:
+        connection.channel().queue_declare(
+            "leader-failures", durable=True, arguments={"x-queue-type": "quorum"}
+        )
+    return "leader-failures"
+
+
+def run() -> dict[str, Any]:
+    with ExitStack() as stack:
+        stack.enter_context(awake())
+        cluster = stack.enter_context(start_cluster())
+        proxies = [
+            stack.enter_context(node.proxied(delay=ROUND_TRIP / 2)) for node in cluster.nodes
+        ]
+        urls = [
+            proxied(*each)
+            for each in zip((node.url for node in cluster.nodes), proxies, strict=True)
+        ]
+        notes = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "handled"
+        notes.touch()
+        queue = declared(cluster)
+        publisher = Publisher(cluster, queue)
+        running = Running(urls, queue, notes)
+        running.wait_for_goal(time.monotonic())
+        failures = [failure(cluster, queue, running, number) for number in range(FAILURES)]
+        published = publisher.stop()
+        everything = set(range(published))
+        with contextlib.suppress(AssertionError):
+            seconds = PATIENCE + 2 * published / GOAL
+            wait_until(lambda: everything <= handled(notes).keys(), "all are handled", seconds, 1)
+        exit_code = running.stop()
+        times = handled(notes)
+        return {
+            "rabbitmq": ".".join(map(str, cluster.nodes[0].version)),
+            "goal": GOAL,
+            "published": published,
+            "lost": len(everything - times.keys()),
+            "handled_again": times.total() - len(times),
+            "exit_code": exit_code,
+            "samples_until_goal": [each["samples_until_goal"] for each in failures],
+            "allowed": f"lost 0, at most {ALLOWED} samples",
+            "failures": failures,
+        }
+
+
+def failure(cluster: Cluster, queue: str, running: Running, number: int) -> dict[str, Any]:
+    """One failure of the leader, until the goal is held again and the cluster is whole."""
+    at = consumers_node(cluster, queue)
+    kind = ("kill", "stop")[number % 2]
+    cluster.move_leader(queue, at if number % 4 < 2 else cluster.others(at)[0])
+    leader = cluster.leader(queue)
+    since = time.monotonic()
+    getattr(leader, kind)()
+    taken = running.wait_for_goal(since)
+    cluster.mend()
+    running.wait_for_goal(time.monotonic())
+    return {"kind": kind, "consumer_connected_to_it": leader is at, "samples_until_goal": taken}
+
+
+def consumers_node(cluster: Cluster, queue: str) -> NodeBroker:
+    """The node that the consumer is connected to."""
+
+    def names() -> set[str]:
+        found = cluster.nodes[0].management.get(f"/queues/{VHOST}/{queue}") or {}
+        details = [each["channel_details"] for each in found.get("consumer_details", ())]
+        # An empty list stands for details that the node does not have yet.
+        return {each["node"] for each in details if each}
+
+    (name,) = wait_until(names, "the consumer shows up")
+    return next(node for node in cluster.nodes if node.name == name)
