@@ -77,7 +77,11 @@ class Runner:
                 return deliver(channel, method, properties, body)
             now = clock()
             if now >= core.wake_at:
-                self.wake(now)  # perhaps into code of the user, before the message is in the books
+                try:
+                    self.wake(now)  # perhaps into code of the user, the message in no book yet
+                except BaseException:
+                    core.not_handed_over(lanes[method.consumer_tag], method.delivery_tag, now)
+                    raise
                 now = clock()
             if consumer.cancelled:
                 core.came_too_late(method.delivery_tag)

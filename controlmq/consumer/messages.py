@@ -210,6 +210,15 @@ class Messages:
         self.ledger.unwanted.append(tag)
         self._return_unwanted()
 
+    def not_handed_over(self, lane: Lane, tag: int, now: float) -> None:
+        """An interrupt came before a message could be handed over: it goes back to its queue."""
+        if lane.consumer.cancelled:
+            self.came_too_late(tag)
+        else:
+            self.delivered(lane, tag, now)
+            self.rejected(tag, False, now)
+            self.returns.append(tag)
+
     def recovered(self, now: float) -> None:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
         for consumer in self.consumers.values():

@@ -74,31 +74,28 @@ def by_closing_the_connection(channel: Any) -> None:
     channel.connection.close()
 
 
-class Stopping:
-    """A handler that grows to four lanes and then, with every slot filled, stops."""
+class Growing:
+    """Takes messages and answers none until there are four lanes; then it answers all of them."""
 
-    def __init__(self, broker: Broker, queue: str, stop: Callable[[Any], None], stops: int) -> None:
+    def __init__(self, stops: int) -> None:
         self.handled: list[int] = []
-        self._full = lambda: wait_until_full(broker, queue)
-        self._stop = stop
         self._stops = stops
+        self._unanswered: list[int] = []
 
-    def __call__(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+    def take(self, channel: Any, method: Any, properties: Any, body: bytes) -> bool:
+        """Whether the window has grown, so that this message is one too many."""
         assert delivery_count(properties) <= self._stops
-        if self.grown(channel):
-            self._full()
-            self._stop(channel)
-        if channel.is_open:
-            channel.basic_ack(method.delivery_tag)
-            self.handled.append(int(body))
-
-    @staticmethod
-    def grown(channel: Any) -> bool:
-        consumer = channel.adaptive_consumers["mine"]
-        lanes = len(consumer.plant.window.subscribed)
-        if lanes < len(SLOTS):
-            consumer.prefetch = SLOTS[lanes]
-        return lanes == len(SLOTS) and consumer.plant.pending is None
+        if len(self.handled) == SLOTS[-1]:
+            return True
+        self.handled.append(int(body))
+        self._unanswered.append(method.delivery_tag)
+        taken = len(self.handled)
+        if taken == SLOTS[-1]:
+            for tag in self._unanswered:
+                channel.basic_ack(tag)
+        elif taken in SLOTS:
+            channel.adaptive_consumers["mine"].prefetch = SLOTS[SLOTS.index(taken) + 1]
+        return False
 
 
 @pytest.mark.parametrize(
@@ -112,12 +109,22 @@ def test_a_stop_adds_one_delivery_at_most(
     fill(broker.parameters, limited_queue, COUNT)
     handled: list[int] = []
     for stops in range(STOPS):
+        growing = Growing(stops)
+
+        def on_message(
+            channel: Any, method: Any, properties: Any, body: bytes, growing: Growing = growing
+        ) -> None:
+            if growing.take(channel, method, properties, body):
+                wait_until_full(broker, limited_queue)
+                stop(channel)
+                if channel.is_open:
+                    channel.basic_nack(method.delivery_tag)
+
         with connected(broker.parameters) as connection:
             channel = wrap(connection.channel(), prefetch=SLOTS[0], window="lanes", interval=60)
-            on_message = Stopping(broker, limited_queue, stop, stops)
             channel.basic_consume(limited_queue, on_message, consumer_tag="mine")
             channel.start_consuming()
-            handled += on_message.handled
+        handled += growing.handled
     handled += handle_the_rest(broker, limited_queue)
     assert sorted(handled) == list(range(COUNT))
 
@@ -128,16 +135,15 @@ def test_the_end_of_a_consume_loop_adds_one_delivery_at_most(
     fill(broker.parameters, limited_queue, COUNT)
     handled: list[int] = []
     for stops in range(STOPS):
+        growing = Growing(stops)
         with connected(broker.parameters) as connection:
             channel = wrap(connection.channel(), prefetch=SLOTS[0], window="lanes", interval=60)
             for method, properties, body in channel.consume(limited_queue, consumer_tag="mine"):
-                assert delivery_count(properties) <= stops
-                if Stopping.grown(channel):
+                if growing.take(channel, method, properties, body):
                     break
-                channel.basic_ack(method.delivery_tag)
-                handled.append(int(body))
             wait_until_full(broker, limited_queue)
             channel.cancel()
             channel.basic_nack(method.delivery_tag)
+        handled += growing.handled
     handled += handle_the_rest(broker, limited_queue)
     assert sorted(handled) == list(range(COUNT))
