@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from controlmq.consumer.consumer import BURST_SECONDS
 from controlmq.consumer.spread import Spread
+from controlmq.controllers.limits import Limits
+from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
-from controlmq.loop import Sample
+from controlmq.goals import Goals
+from controlmq.loop import Loop, Sample
 from simulator.scenario.scenario import Scenario
 from simulator.simulation import ConsumerTotals, Counts, Simulation
 
@@ -47,6 +50,7 @@ class SimulatedConsumer:
         self._most_in_flight = 0
         self._spread = Spread()
         self._driven = False
+        self._spreads = self.simulation.spreads_acks(self.name)
         self._turnaround = 0.0
         self._pace: float | None = None
 
@@ -128,6 +132,12 @@ class SimulatedConsumer:
         self.simulation.set_pace(self.name, rate, burst or 1.0)
         self._space()
 
+    def pursue(self, goals: Goals) -> Loop:
+        """The loop that drives it to these goals, as a live consumer would be."""
+        self._spreads = False
+        self.pace(*goals.pace(controlled=False))
+        return Loop(self, Selector(goals, Limits.widest()), goals.goal)
+
     def _unused(self, before: ConsumerTotals, after: ConsumerTotals, interval: float) -> float:
         """Share of the bucket's tokens of an interval that nothing was waiting for."""
         if self._pace is None:
@@ -142,7 +152,7 @@ class SimulatedConsumer:
         """Spread acks as a live consumer does: only one that a controller drives."""
         if self._pace is not None:
             self.simulation.set_spacing(self.name, 0.0)
-        elif self._driven and self.simulation.spreads_acks(self.name):
+        elif self._driven and self._spreads:
             self.simulation.set_spacing(self.name, self._spread.spacing(self.prefetch))
 
     def set_service_time(self, mean: float) -> None:
@@ -160,6 +170,18 @@ class SimulatedConsumer:
     def resume_publishers(self) -> None:
         """Let every publisher continue where it was paused."""
         self.simulation.resume_publishers()
+
+
+def adapting(simulation: Simulation) -> dict[str, Loop]:
+    """A loop for each consumer of a scenario that has goals, by its name; they take turns."""
+    loops = {}
+    for consumer in simulation.scenario.consumers:
+        if consumer.goals is not None:
+            plant = SimulatedConsumer(
+                simulation.scenario, consumer=consumer.name, simulation=simulation
+            )
+            loops[consumer.name] = plant.pursue(consumer.goals)
+    return loops
 
 
 def plants(

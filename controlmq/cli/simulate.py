@@ -150,15 +150,20 @@ def _run_as_written(arguments: Namespace) -> int:
     from rich.progress import Progress
 
     from simulator import Recording, Simulation, load_scenario
+    from simulator.plant import adapting
     from simulator.recording import KINDS
     from simulator.summary import changes_by_rules
 
     scenario = load_scenario(arguments.scenario)
-    recording = Recording(Simulation(scenario, arguments.seed), scenario.sample_interval)
+    simulation = Simulation(scenario, arguments.seed)
+    recording = Recording(simulation, scenario.sample_interval)
+    loops = adapting(simulation).values()
     with Progress(console=console(to_stderr=True), transient=True) as bar:
         numbers = range(1, (arguments.samples or DEFAULT_SAMPLES) + 1)
         for number in bar.track(numbers, description="simulating"):
             recording.run_until(number * scenario.sample_interval)
+            for loop in loops:
+                loop.step()
     if arguments.out:
         recording.to_parquet(arguments.out)
     if arguments.plot:

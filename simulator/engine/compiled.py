@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
-from controlmq import checks, errors
+from controlmq import checks, errors, goals
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 
@@ -51,7 +51,7 @@ def sources() -> list[Path]:
     folders = (engine, engine.parent / "scenario")
     return [
         *(path for folder in folders for path in sorted(folder.glob("*.py"))),
-        *(Path(str(module.__file__)) for module in (checks, errors)),
+        *(Path(str(module.__file__)) for module in (checks, errors, goals)),
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from controlmq.checks import MOST_PREFETCH, prefetch_count
 from controlmq.errors import InputError
+from controlmq.goals import Goals
 from simulator.scenario import checks
 from simulator.scenario.changes import Change, check_changes
 from simulator.scenario.distributions import Duration
@@ -38,6 +39,7 @@ class Consumer:
     loses all messages it holds, and it restarts ``restart`` after the broker has noticed.
     ``work_schedule`` changes the work while the scenario runs. ``sends`` are published whenever
     a message is finished without failing. ``resource`` names what the work needs a server of.
+    With ``goals`` it adapts its prefetch; goals without any word ask for the least prefetch.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Consumer:
     sends: Sequence[Send] = ()
     spread_acks: bool = True
     resource: str | None = None
+    goals: Goals | None = None
 
     def __post_init__(self) -> None:
         checks.text("name", self.name)
@@ -83,6 +86,13 @@ class Consumer:
         if self.crash_every is not None and self.crash_every.mean < 0.001:
             raise InputError("crash_every has a mean below 0.001 seconds; give more.")
         checks.unless_none(checks.text, "resource", self.resource)
+        if self.goals is not None and not isinstance(self.goals, Goals):
+            raise InputError(f"goals is {self.goals!r}; give Goals.")
+        if self.goals is not None and self.acknowledge == "automatic":
+            raise InputError(
+                "a consumer that acknowledges automatically has no prefetch to adapt; leave its "
+                "goals out."
+            )
         if self.resource is not None and self.crash_every is not None:
             raise InputError(
                 "a consumer that crashes cannot hold a resource; leave one of them out."

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlmq.errors import InputError
+from controlmq.goals import Goals
 from simulator import (
     Duration,
     Scenario,
@@ -23,7 +24,9 @@ from simulator import (
     parse_scenario,
     shipped_scenarios,
 )
+from simulator.plant import adapting
 from simulator.scenario.toml_file import scenario_from
+from simulator.scenario.toml_text import scenario_text
 from tests.simulator.scenarios import ROSA
 
 TEXT = (resources.files("simulator.scenario") / "shipped" / "rosa.toml").read_text(encoding="utf-8")
@@ -165,3 +168,43 @@ def test_any_value_of_any_key_is_used_or_an_input_error(kind: str, key: str, val
         plant = SimulatedConsumer(scenario)
         plant.interval = 0.02
         plant.observe()
+
+
+def test_a_consumer_has_goals_in_the_words_of_python() -> None:
+    text = """
+        name = "goals"
+        sample_interval = 1.0
+        [[publishers]]
+        name = "many"
+        queue = "work"
+        every = 0.001
+        [[queues]]
+        name = "work"
+        max_length = 1000
+        [[links]]
+        name = "link"
+        round_trip = 0.011
+        [[consumers]]
+        name = "bounded"
+        queue = "work"
+        work = 0.002
+        link = "link"
+        goals = { at_most = "6000/minute" }
+        [[consumers]]
+        name = "least"
+        queue = "work"
+        work = 0.01
+        link = "link"
+        goals = {}
+    """
+    scenario = parse_scenario(text)
+    assert [each.goals for each in scenario.consumers] == [Goals(at_most=100.0), Goals()]
+    assert parse_scenario(scenario_text(scenario)) == scenario
+    loops = adapting(Simulation(scenario, 1))
+    for _ in range(20):
+        last = {name: loop.step().sample for name, loop in loops.items()}
+    assert last["bounded"].rate == pytest.approx(100, rel=0.02)
+    assert last["least"].rate == pytest.approx(100, rel=0.03)
+    assert last["least"].prefetch < 4
+    with pytest.raises(InputError, match="goals: at_most is '5/fortnight'"):
+        parse_scenario(text.replace("6000/minute", "5/fortnight"))
