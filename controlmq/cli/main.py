@@ -22,6 +22,7 @@ from controlmq.cli import (
     simulate,
     specjms,
     top,
+    tournament,
     tune,
 )
 from controlmq.cli.arguments import keep_negative_numbers
@@ -30,7 +31,7 @@ from controlmq.errors import ControlmqError
 
 COMMANDS = (
     *(demo, run, top, collect, ingest, identify, design, simulate),
-    *(tune, schedule, follow, load, calibrate, specjms),
+    *(tune, tournament, schedule, follow, load, calibrate, specjms),
 )
 """In the order of the help; each module says what its command is for and which options it has."""
 
@@ -43,6 +44,7 @@ In the order you meet them:
   controlmq design      gains for that model, and what the loop will do with them
   controlmq simulate    a controller on a simulated consumer before it meets a real one
   controlmq tune        the best of many controllers, each tried in simulation
+  controlmq tournament  laws for goals beside those of other projects, in simulation
   controlmq schedule    a controller for each of several workloads, blended as it runs
   controlmq run         your consumer, holding its goal
   controlmq top         running consumers in a terminal

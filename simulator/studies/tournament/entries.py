@@ -48,6 +48,8 @@ class Entry:
     source: str
     variants: Sequence[Mapping[str, float]] = ({},)
     ours: bool = False
+    sleeps: bool = False
+    """Whether the handler sleeps so that each message takes its share of the ceiling."""
 
 
 @cache
@@ -206,7 +208,22 @@ BUFFER_TIME = [
     ),
 ]
 
-TABLES: dict[str, list[Entry]] = {"rate": RATE, "least": LEAST, "buffer_time": BUFFER_TIME}
+CEILING = [
+    Entry("at most", ceiling, "controlmq", ours=True),
+    *(
+        entry
+        for entry in RATE
+        if entry.name in ("scale", "pi, published poles", "pid", "hpa", "astar", "fuzzy", "spark")
+    ),
+    Entry("sleep in the handler", _peer(lambda: peers.fixed(10.0)), "users", sleeps=True),
+]
+
+TABLES: dict[str, list[Entry]] = {
+    "rate": RATE,
+    "at_most": CEILING,
+    "buffer_time": BUFFER_TIME,
+    "least": LEAST,
+}
 
 
 def find(table: str, name: str) -> Entry:

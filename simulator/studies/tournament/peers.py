@@ -212,15 +212,26 @@ def aimd(timeout: float = 1.0) -> Controller:
     return whole(law, LIMITER)
 
 
+VEGAS_PROBE_SAMPLES = 30
+ENVOY_PROBE_SAMPLES, ENVOY_PROBE_PREFETCH = 60, 3.0
+"""How often the shortest time is measured again, and with how many at once."""
+
+
 def vegas(alpha: float = 3.0) -> Controller:
-    """Netflix: a queue of ``u (1 - W0/W)`` between ``alpha log u`` and twice that."""
-    shortest = math.inf
+    """Netflix: a queue of ``u (1 - W0/W)`` between ``alpha log u`` and twice that.
+
+    From time to time ``W0`` is forgotten, and what is measured then takes its place.
+    """
+    shortest, age = math.inf, 0
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal shortest
+        nonlocal shortest, age
         time = _time(sample)
         if not sample.arrivals:
             return sample.prefetch
+        age += 1
+        if age > VEGAS_PROBE_SAMPLES:
+            shortest, age = math.inf, 0
         shortest = min(shortest, time)
         size = math.log10(max(sample.prefetch, 10.0))
         queue = sample.prefetch * (1 - shortest / time)
@@ -250,13 +261,23 @@ def gradient2(tolerance: float = 1.5) -> Controller:
 
 
 def envoy(headroom: float = 1.25) -> Controller:
-    """Envoy: ``g u + sqrt(g u)`` with ``g = clip(1.25 Wmin/W, 0.5, 2)``."""
-    shortest = math.inf
+    """Envoy: ``g u + sqrt(g u)`` with ``g = clip(1.25 Wmin/W, 0.5, 2)``.
+
+    Every 60 samples ``Wmin`` is measured again, with three messages at once for one sample.
+    """
+    shortest, age, before = math.inf, 0, 0.0
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal shortest
+        nonlocal shortest, age, before
         if not sample.arrivals:
             return sample.prefetch
+        age += 1
+        if before:
+            shortest, resumed, before = _time(sample), before, 0.0
+            return resumed
+        if age % ENVOY_PROBE_SAMPLES == 0:
+            before = sample.prefetch
+            return ENVOY_PROBE_PREFETCH
         shortest = min(shortest, _time(sample))
         gradient = min(max(headroom * shortest / _time(sample), 0.5), 2.0)
         return gradient * sample.prefetch + math.sqrt(gradient * sample.prefetch)

@@ -12,6 +12,7 @@ from simulator.studies.tournament.plants import (
     Plant,
     drawn,
     named_rates,
+    with_ceilings,
     with_rates,
     with_times,
 )
@@ -42,6 +43,8 @@ class Plan:
         plants = drawn(number, seed, self.messages)
         if table == "rate":
             return with_rates(plants)
+        if table == "at_most":
+            return with_ceilings(plants)
         return with_times(plants) if table == "buffer_time" else plants
 
     def tuning_trials(self, table: str) -> Iterator[Trial]:

@@ -203,6 +203,11 @@ def with_rates(plants: Sequence[Plant], share: float = 0.6) -> list[Plant]:
     ]
 
 
+def with_ceilings(plants: Sequence[Plant], share: float = 0.8) -> list[Plant]:
+    """Plants with a ceiling that is a share of the first capacity, and above a later one."""
+    return [_with_goal(plant, share * plant.phases[0].capacity) for plant in plants]
+
+
 def with_times(plants: Sequence[Plant], works: float = 10.0) -> list[Plant]:
     """Plants with a time in the buffer to hold: that of so many messages at first."""
     return [_with_goal(plant, works * plant.phases[0].work) for plant in plants]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
 
@@ -17,6 +17,10 @@ METRICS: dict[str, dict[str, str]] = {
     "rate": {
         "error": "mean size of the error, % of the goal",
         "sd": "spread of the rate in the second half of a phase, % of the goal",
+    },
+    "at_most": {
+        "over": "worst sample above the ceiling, % of it",
+        "lost": "throughput lost in the second half of a phase, % of what ceiling and work allow",
     },
     "least": {
         "lost": "throughput lost in the second half of a phase, %",
@@ -46,14 +50,18 @@ class Trial:
 
 def run_trial(trial: Trial) -> dict[str, float]:
     """The metrics of the table."""
-    controller = find(trial.table, trial.entry).make(trial.plant, **trial.chosen)
+    entry = find(trial.table, trial.entry)
+    plant = _asleep(trial.plant) if entry.sleeps else trial.plant
+    controller = entry.make(trial.plant, **trial.chosen)
     phases = [
         (phase, [step.sample for _, step in steps])
-        for phase, steps in groupby(drive(trial.plant, controller, trial.seed), lambda at: at[0])
+        for phase, steps in groupby(drive(plant, controller, trial.seed), lambda at: at[0])
     ]
     if trial.table == "rate":
         return _rate(phases)
     full = rates_without_loss(trial.plant, trial.seed)
+    if trial.table == "at_most":
+        return _at_most(phases, full)
     if trial.table == "least":
         return _least(phases, full)
     return _buffer_time(phases, full)
@@ -90,6 +98,25 @@ def _rate(phases: Sequence[tuple[Phase, list[Sample]]]) -> dict[str, float]:
         errors += map(abs, relative)
         spreads.append(statistics.pstdev(relative[len(relative) // 2 :]))
     return {"error": statistics.fmean(errors), "sd": statistics.fmean(spreads)}
+
+
+def _asleep(plant: Plant) -> Plant:
+    """The plant whose handlers sleep until their share of the ceiling has passed."""
+    phases = [
+        replace(phase, work=max(phase.work, phase.handlers / phase.goal)) for phase in plant.phases
+    ]
+    return replace(plant, phases=tuple(phases))
+
+
+def _at_most(
+    phases: Sequence[tuple[Phase, list[Sample]]], full: Sequence[float]
+) -> dict[str, float]:
+    over = [sample.rate / phase.goal - 1 for phase, samples in phases for sample in samples]
+    losses = [
+        lost(second_half(samples), min(rate, phase.goal))
+        for (phase, samples), rate in zip(phases, full, strict=True)
+    ]
+    return {"over": 100 * max(0.0, *over), "lost": max(0.0, statistics.fmean(losses))}
 
 
 def _least(phases: Sequence[tuple[Phase, list[Sample]]], full: Sequence[float]) -> dict[str, float]:

@@ -1,0 +1,135 @@
+"""A tournament from its plan to its page: trials on Spark, tables, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from controlmq.experiments.drawing import one_plot, svg
+from controlmq.student import Interval
+from simulator.studies.tournament import METRICS, TABLES, Trial, run_trial
+from simulator.studies.tournament.plan import Plan, Row, best_variants, table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Progress = Callable[[str, int, int], None]
+
+TITLES = {
+    "rate": "A rate to hold",
+    "at_most": "A ceiling",
+    "buffer_time": "A time in the buffer",
+    "least": "The least prefetch that loses no throughput",
+}
+
+NOTES = {
+    "at_most": "Samples are a second long. What ours is above the ceiling is its burst, 50 ms' "
+    "worth of messages, which it uses once after a change; laws that move the prefetch alone bound "
+    "nothing between two samples, and cannot know of a shorter round trip before the next one.",
+}
+"""What a table alone does not tell."""
+
+OURS, THEIRS = "#0072b2", "#999999"
+
+
+def run_tournament(spark: SparkSession, plan: Plan, progress: Progress) -> dict[str, list[Row]]:
+    """The tables: light tuning first, then every law on plants that nobody has seen."""
+    tables = {}
+    for table in TABLES:
+        trials = list(plan.tuning_trials(table))
+        best = best_variants(trials, _found(spark, trials, f"{table}: tuning peers", progress))
+        trials = list(plan.trials(table, best))
+        found = _found(spark, trials, f"{table}: playing", progress)
+        tables[table] = table_of(table, trials, found)
+    return tables
+
+
+def _found(
+    spark: SparkSession, trials: Sequence[Trial], doing: str, progress: Progress
+) -> list[dict[str, float]]:
+    from identification.parallel import over
+
+    found: dict[int, dict[str, float]] = {}
+    for number, metrics in over(spark, run_trial, trials):
+        found[number] = metrics
+        progress(doing, len(found), len(trials))
+    return [found[number] for number in range(len(trials))]
+
+
+def write(tables: Mapping[str, Sequence[Row]], plan: Plan, folder: Path) -> None:
+    """The page ``tournament.md`` and a picture for each table."""
+    for table, rows in tables.items():
+        (folder / f"tournament-{table}.svg").write_text(_picture(table, rows))
+    (folder / "tournament.md").write_text(_page(tables, plan))
+
+
+def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
+    parts = [
+        "# The tournament",
+        "Laws for [goals](goals.md), ours and those of other projects, on the same simulated "
+        f"consumers: {plan.held_out} drawn at random that no law was chosen on, each with "
+        "its round trip tripled and then its work doubled, and for a rate the named ones of "
+        f"`simulator/studies/tournament/plants.py`; {plan.seeds} seeds each. Peers run as they "
+        f"come and, where they have something to tune, as the best of a few variants on "
+        f"{plan.tuning} other plants. Their formulas are in "
+        "`simulator/studies/tournament/peers.py`. Means with 95 % intervals; less is better. "
+        "This page is made by:",
+        f"    controlmq tournament --plants {plan.held_out} --tuning {plan.tuning} "
+        f"--seeds {plan.seeds} --messages {plan.messages:g} --out tournament/",
+    ]
+    for table, rows in tables.items():
+        parts += [f"## {TITLES[table]}", _verdict(table, rows)]
+        parts += [NOTES[table]] if table in NOTES else []
+        parts += [f"![{TITLES[table]}](tournament-{table}.svg)", _table(table, rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdict(table: str, rows: Sequence[Row]) -> str:
+    best = rows[0]
+    if best.entry.ours:
+        peer = next(row for row in rows if not row.entry.ours)
+        said = f"Ours wins: {_name(best)}, before {_name(peer)} ({peer.entry.source})."
+    else:
+        ours = next(row for row in rows if row.entry.ours)
+        said = f"**Ours loses**: {_name(best)} ({best.entry.source}) is before {_name(ours)}."
+    lost = sorted(
+        plant
+        for plant in rows[0].by_plant
+        if not min(rows, key=lambda row: row.by_plant[plant]).entry.ours
+    )
+    if lost:
+        said += f" A peer is before ours on: {', '.join(lost)}."
+    return f"{said} The order is by the sum of the columns." if table != "rate" else said
+
+
+def _table(table: str, rows: Sequence[Row]) -> str:
+    metrics = METRICS[table]
+    lines = [f"| law | from | {' | '.join(metrics.values())} |", "|---" * (2 + len(metrics)) + "|"]
+    for row in rows:
+        name = f"**{_name(row)}**" if row.entry.ours else _name(row)
+        cells = " | ".join(_cell(row.means[metric]) for metric in metrics)
+        lines.append(f"| {name} | {row.entry.source} | {cells} |")
+    return "\n".join(lines)
+
+
+def _name(row: Row) -> str:
+    chosen = ", ".join(f"{word} {value:g}" for word, value in row.chosen.items())
+    return f"{row.entry.name} ({chosen})" if chosen else row.entry.name
+
+
+def _cell(found: Interval) -> str:
+    return f"{found.mean:.2f} ± {found.high - found.mean:.2f}"
+
+
+def _picture(table: str, rows: Sequence[Row]) -> str:
+    """The cost of every law, the best on top."""
+    figure, axes = one_plot(7.2, 0.6 + 0.24 * len(rows))
+    names = [_name(row) for row in rows][::-1]
+    costs = [max(row.cost.mean, 0.01) for row in rows][::-1]
+    colours = [OURS if row.entry.ours else THEIRS for row in rows][::-1]
+    axes.barh(names, costs, color=colours)
+    axes.set(xscale="log", xlabel="cost: the sum of the columns, %, on a logarithmic scale")
+    if table == "rate":
+        axes.set(xlabel="mean size of the error, % of the goal, on a logarithmic scale")
+    return svg(figure)

@@ -1,0 +1,64 @@
+"""The tournament: every law plays, peers are tuned, and the page says who won."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controlmq.cli.main import main
+from controlmq.loop import Sample
+from simulator.studies.tournament import METRICS, TABLES, Trial, run_trial
+from simulator.studies.tournament.peers import envoy, gradient2, hpa, on_off, vegas
+from simulator.studies.tournament.plan import Plan, best_variants, table_of
+
+PLAN = Plan(tuning=1, held_out=1, seeds=2, messages=500)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_law_plays(table: str) -> None:
+    (plant,) = PLAN.plants(table, 1, 5)
+    for entry in TABLES[table]:
+        found = run_trial(Trial(table, entry.name, plant, 1))
+        assert found.keys() == METRICS[table].keys(), entry.name
+
+
+def test_ours_leads_where_it_is_tried() -> None:
+    trials = [trial for trial in PLAN.trials("least", {}) if trial.entry in ("least", "fixed 10")]
+    rows = table_of("least", trials, [run_trial(trial) for trial in trials])
+    assert [row.entry.name for row in rows] == ["least", "fixed 10"]
+
+
+def test_light_tuning_takes_the_variant_with_the_lowest_cost() -> None:
+    trials = list(PLAN.tuning_trials("buffer_time"))
+    found = [{"error": float(k), "lost": 0.0} for k in range(len(trials), 0, -1)]
+    best = best_variants(trials, found)
+    assert best == {"codel": {"interval_samples": 0.3}, "hpa": {"tolerance": 0.02}}
+
+
+def sample(prefetch: float, rate: int, time: float) -> Sample:
+    return Sample(1, 1.0, 1.0, prefetch, rate, handler_time=time)
+
+
+def test_peers_are_their_formulas() -> None:
+    assert hpa()(sample(10, 200, 0.1), 400) == 20
+    assert on_off()(sample(10, 200, 0.1), 400) == 100
+    # Envoy: the gradient is 1.25 at first, so 12.5 and the root of that.
+    assert envoy()(sample(10, 200, 0.1), 1) == round(12.5 + 12.5**0.5)
+    # Gradient2 grows by 0.8 of a slot while nothing waits.
+    assert gradient2()(sample(10, 200, 0.1), 1) == round(10.8)
+    law = vegas()
+    assert law(sample(100, 200, 0.1), 1) == 102
+    assert law(sample(100, 200, 0.2), 1) == 98
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_page_comes_from_one_command(tmp_path: Path) -> None:
+    words = ["--plants", "1", "--tuning", "1", "--seeds", "2", "--messages", "200"]
+    assert main(["tournament", *words, "--out", str(tmp_path / "out"), "--json"]) == 0
+    page = (tmp_path / "out" / "tournament.md").read_text()
+    for table in TABLES:
+        assert f"tournament-{table}.svg" in page
+        assert (tmp_path / "out" / f"tournament-{table}.svg").stat().st_size > 1000
+    assert page.count("Ours wins") + page.count("Ours loses") == len(TABLES)
