@@ -103,11 +103,7 @@ class BlockingAdapter(PikaAdapter):
             self._channel.connection.remove_timeout(timer)
 
 
-class AdaptiveBlockingChannel(
-    AdaptivePikaChannel,
-    private.DispatchCycles,
-    BlockingChannel,  # type: ignore[misc]
-):
+class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ignore[misc]
     """A ``BlockingChannel`` whose consumers hold their goals.
 
     Everything is as pika has it, except that ``basic_consume`` and ``consume`` take a ``goal``,
@@ -213,13 +209,16 @@ class AdaptiveBlockingChannel(
         runner.send_acks(clock())
         adapter.write_now()
 
-    def _dispatch_begins(self) -> None:
-        self._adapter.dispatching = True
-
-    def _dispatch_ends(self) -> None:
-        self._adapter.dispatching = False
-        if self.is_open and self.connection.is_open:
-            self._runner.cycle_ended()
+    def _dispatch_events(self) -> None:
+        # Overridden here and not in private.py, to spare every message a call.
+        adapter, runner = self._adapter, self._runner
+        adapter.dispatching = True
+        try:
+            super()._dispatch_events()
+        finally:
+            adapter.dispatching = False
+            if self.is_open and self.connection.is_open:
+                runner.cycle_ended()
 
     def _on_cancelled_by_broker(self, consumer: Consumer, method_frame: Any) -> None:
         self._await_cancels()

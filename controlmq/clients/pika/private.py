@@ -161,24 +161,6 @@ def read(connection: Any) -> None:
         connection.process_data_events(0)
 
 
-class DispatchCycles:
-    """Stands before a blocking channel, and reports when pika dispatches what it has received."""
-
-    def _dispatch_events(self) -> None:
-        ends = self._dispatch_ends  # the channel may be pika's own by then
-        self._dispatch_begins()
-        try:
-            super()._dispatch_events()  # type: ignore[misc]
-        finally:
-            ends()
-
-    def _dispatch_begins(self) -> None:
-        raise NotImplementedError
-
-    def _dispatch_ends(self) -> None:
-        raise NotImplementedError
-
-
 def flusher(channel: Any) -> Callable[[], None]:
     """What to call to send all that a blocking channel has buffered."""
     flush: Callable[[], None] = channel._flush_output
