@@ -157,14 +157,13 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     async def _on_cancel_frame(self, frame: Any) -> None:
         """The user has one consumer, not its lanes: callbacks are called once, with its tag."""
         if isinstance(frame, spec.Basic.Cancel):
-            known = frame.consumer_tag in self.consumers
             consumer = self.runner.cancelled_by_broker(frame.consumer_tag)
             if consumer is not None:
                 for lane in consumer.window.lanes:
                     self.consumers.pop(lane.tag, None)
                 frame = spec.Basic.Cancel(consumer.tag, frame.nowait)
                 self.consumers[consumer.tag] = _nothing
-            elif known:
+            elif self.runner.has_lane(frame.consumer_tag):
                 self.consumers.pop(frame.consumer_tag, None)
                 return
         await super()._on_cancel_frame(frame)
