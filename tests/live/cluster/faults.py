@@ -7,10 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.testbed.cluster import Cluster
+from tests.testbed.management import wait_until
 from tests.testbed.node import NodeBroker
 from tests.testbed.publishing import connected, fill
 
 DISCONNECTED_TIMEOUT_MS = 1000
+
+LEADER_DEADLINE = 150.0
+"""Seconds for the election of a leader."""
 
 
 def quorum_queue(leader: NodeBroker, count: int) -> str:
@@ -24,6 +28,20 @@ def quorum_queue(leader: NodeBroker, count: int) -> str:
         connection.channel().queue_declare(name, durable=True, arguments=arguments)
     fill(leader.parameters, name, count)
     return name
+
+
+def fill_after_fault(node: NodeBroker, queue: str, first: int, count: int) -> None:
+    """Publish more once the queue takes messages again: without a leader it refuses them."""
+
+    def takes_one() -> bool:
+        try:
+            fill(node.parameters, queue, 1, first=first)
+        except RuntimeError:
+            return False
+        return True
+
+    wait_until(takes_one, f"{queue} has a leader again", LEADER_DEADLINE)
+    fill(node.parameters, queue, count - 1, first=first + 1)
 
 
 Fault = Callable[[Cluster, NodeBroker, NodeBroker], None]

@@ -18,6 +18,7 @@ from tests.faults import kinds, trial
 from tests.live.cluster.faults import (
     Fault,
     connections_closed,
+    fill_after_fault,
     follower_cut_off,
     leader_drained,
     leader_killed,
@@ -27,7 +28,6 @@ from tests.live.cluster.faults import (
 from tests.testbed.cluster import Cluster
 from tests.testbed.management import wait_until
 from tests.testbed.node import NodeBroker
-from tests.testbed.publishing import fill
 
 COUNT = 1200
 FAULT_AFTER = 50
@@ -127,7 +127,7 @@ def bare_and_wrapped(cluster: Cluster, fault: Fault, where: str) -> tuple[Consum
     fault(cluster, leader, nodes[0])
     for queue in queues:
         # There is work left after the fault, however long it took.
-        fill(others[1].parameters, queue, COUNT // 2, first=COUNT // 2)
+        fill_after_fault(others[1], queue, COUNT // 2, COUNT // 2)
     bare.finish()
     wrapped.finish()
     return bare, wrapped

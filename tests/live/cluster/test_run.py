@@ -13,6 +13,7 @@ import pytest
 from tests.live.cluster.faults import (
     Fault,
     connections_closed,
+    fill_after_fault,
     follower_cut_off,
     leader_drained,
     leader_killed,
@@ -21,7 +22,6 @@ from tests.live.cluster.faults import (
 )
 from tests.testbed.cluster import Cluster
 from tests.testbed.management import wait_until
-from tests.testbed.publishing import fill
 
 COUNT = 2000
 GOAL = 100.0
@@ -59,17 +59,10 @@ def test_run_goes_on_at_another_node(cluster: Cluster, fault: Fault, tmp_path: P
     def numbers() -> set[int]:
         return {int(line) for line in handled.read_text().splitlines()}
 
-    def more_is_published() -> bool:
-        try:
-            fill(others[1].parameters, queue, COUNT // 2, first=COUNT // 2)
-        except RuntimeError:
-            return False  # what came through comes once more
-        return True
-
     try:
         wait_until(lambda: len(numbers()) > 100, "it is at work", DEADLINE)
         fault(cluster, leader, leader)
-        wait_until(more_is_published, "a new leader takes messages", DEADLINE)
+        fill_after_fault(others[1], queue, COUNT // 2, COUNT // 2)
         wait_until(lambda: numbers() == set(range(COUNT)), "all are handled", DEADLINE)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
