@@ -132,10 +132,9 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         consumer = ControlledConsumer(tag, queue, settings, controller, asked, self.runner)
         self.controlled[tag] = consumer
         self.runner.subscribe(consumer.plant)
-        answer = await self._window_adapter.openings[tag]
         if last is not None:
             consumer.go_on_from(last)
-        return answer
+        return await self._window_adapter.openings[tag]
 
     async def basic_cancel(
         self, consumer_tag: str, *, nowait: bool = False, timeout: Any = None
