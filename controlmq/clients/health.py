@@ -1,4 +1,4 @@
-"""Whether a service is consuming now, for whoever watches it: a file and a port.
+"""Whether a service is consuming now, told to those who watch it by a file and a port.
 
 It is healthy while it is connected and subscribed and its thread goes round: it calls ``beat``
 many times a second, however long a handler takes.
@@ -78,7 +78,7 @@ class Health:
             self._server.server_close()
 
     def _write(self, file: Path) -> None:
-        """A full disk must not stop the consumer; whoever watches sees that the file is old."""
+        """A full disk must not stop the consumer; those who watch see that the file is old."""
         try:
             file.write_text("ok\n", encoding="ascii")
         except OSError as error:

@@ -7,7 +7,7 @@ Two environment variables, so that no program has to be changed to have it:
 - ``CONTROLMQ_OFF_FILE``: the path of a file, looked for once a sample. While it exists, consumers
   hold the prefetch written in it; where it is empty, the one in force when it appeared.
 
-What cannot be read as a prefetch still switches off: whoever sets this is in a hurry.
+What cannot be read as a prefetch still switches off: somebody who sets this is in a hurry.
 """
 
 from __future__ import annotations

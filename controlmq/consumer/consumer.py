@@ -107,7 +107,7 @@ class Consumer:
         self.sensors = Sensors(now, shape.interval, shape.handlers)
         self.spread = Spread()
         self.gate = Gate()
-        # Counts since the start, for whoever observes the consumer.
+        # Counts since the start, read by controlmq.observe.
         self.lanes_asked = 0
         self.lanes_refused = 0
         self.redelivered = 0

@@ -68,7 +68,7 @@ HEADERS = {
 
 
 class Dashboard:
-    """Remembers the last ten minutes of every consumer and tells them to whoever asks.
+    """Remembers the last ten minutes of every consumer and tells them to all who ask.
 
     ``token`` is what a change of a goal needs; without one no goal is changed.
     """

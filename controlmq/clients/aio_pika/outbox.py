@@ -1,7 +1,7 @@
 """Frames on their way to the connection's writer, in the order in which they were given.
 
-aiormq's writer takes a few at a time (``write_queue`` is bounded), and whoever wants to put one
-more has to wait. The window cannot wait, so what the writer does not take yet is kept here.
+aiormq's writer takes a few at a time: ``write_queue`` is bounded, and a full one makes its caller
+wait. The window cannot wait, so what the writer does not take yet is kept here.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class AsynchronousAdapter(PikaAdapter):
         self.on_cancel_confirmed(consumer)
 
     def on_cancel_confirmed(self, consumer: Consumer) -> None:
-        """Call whoever waits for that, if it was the last of its lanes."""
+        """If it was the last of its lanes, call the functions that wait for that."""
         if consumer in self._after_cancel and self.is_cancelled(consumer):
             self._after_cancel.pop(consumer)()
 

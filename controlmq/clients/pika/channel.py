@@ -193,7 +193,7 @@ class AdaptivePikaChannel:
         self._runner.acknowledge(delivery_tag, multiple)
 
     def _send_noting(self, method: Any, content: Any = None) -> None:
-        """Send what pika sends, and enter in the books what has not come through this class.
+        """Send what pika sends, and note answers that did not come through this class.
 
         A method of the channel that was bound, or replaced on the object, before the channel was
         wrapped calls pika's own class.

@@ -116,7 +116,7 @@ def send_as_pika(channel: Any) -> None:
 
 
 def consumer_callback(channel: Any, tag: str) -> Callable[..., Any] | None:
-    """What pika calls with the messages of a consumer; None for a consumer that it has not."""
+    """What pika calls with the messages of a consumer; None if it has no such consumer."""
     if not isinstance(channel, BlockingChannel):
         callback: Callable[..., Any] | None = channel._consumers.get(tag)
         return callback
@@ -255,7 +255,7 @@ def forget_consumers(channel: Any, tags: Collection[str]) -> list[int]:
         channel._consumer_infos.pop(tag, None)
     taken = _take_pending(channel, tags, blocking_connection._ConsumerDeliveryEvt)
     _take_pending(channel, tags, blocking_connection._ConsumerCancellationEvt)
-    # Whoever waits for messages looks whether there is still a consumer.
+    # A loop that waits for messages looks whether there is still a consumer.
     channel.connection._request_channel_dispatch(-channel.channel_number)
     return [event.method.delivery_tag for event in taken]
 
