@@ -157,10 +157,13 @@ class AdaptivePikaChannel:
         """What pika is to call with the messages of ``lane``.
 
         Instrumentation replaces callbacks in pika's books after ``basic_consume``. A further lane
-        takes the one it finds there, so that its messages are seen as well.
+        takes the one it finds there, so that its messages are seen as well. Not that of a
+        cancelled lane: until the broker confirms the cancel it gives every message back.
         """
         receiver = self._runner.receiver(lane, on_message)
-        others = (private.consumer_callback(self, each.tag) for each in lane.consumer.window.lanes)
+        others = (
+            private.consumer_callback(self, each.tag) for each in lane.consumer.window.subscribed
+        )
         return next((callback for callback in others if callback is not None), receiver)
 
     # Cancels by the broker: the user has one consumer, not its lanes

@@ -133,6 +133,47 @@ def test_cancelling_several_lanes_requeues_nothing(
     assert not any(method.redelivered for method, _, _ in rest)
 
 
+def test_a_lane_opened_before_a_cancel_is_confirmed_gets_its_messages(
+    broker: Broker, queue_name: str, run: Any
+) -> None:
+    fill(broker.parameters, queue_name, 60)
+    handled = Handled()
+    unconfirmed: list[bool] = []
+    with broker.proxied(delay=0.1) as proxy:
+
+        def program(channel: Any, done: Callable[[], None]) -> None:
+            wrap(channel, prefetch=4, window="lanes", interval=60, max_held=1)
+            tags: list[int] = []
+
+            def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+                handled.note(method, properties, body)
+                tags.append(method.delivery_tag)
+                if len(tags) == 4:
+                    # Another lane takes the place of the first, which still has its messages.
+                    channel.adaptive_consumers["mine"].prefetch = 1
+                    grow_once_cancelled()
+                elif unconfirmed:
+                    while tags:
+                        channel.basic_ack(tags.pop())
+                    if len(handled.numbers) == 60:
+                        done()
+
+            def grow_once_cancelled() -> None:
+                consumer = channel.adaptive_consumers["mine"]
+                if not consumer.plant.window.lanes[0].cancelled:
+                    channel.connection.ioloop.call_later(0.001, grow_once_cancelled)
+                    return
+                consumer.prefetch = 20
+                unconfirmed.append("mine" in channel._adapter._unanswered)
+
+            channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+
+        run(proxy.parameters, program)
+    assert unconfirmed == [True]
+    handled.assert_each_once_in_order(60)
+    assert_empty(broker, queue_name)
+
+
 def test_a_deleted_queue_is_told_once(broker: Broker, queue_name: str, run: Any) -> None:
     fill(broker.parameters, queue_name, 300)
     told: list[str] = []
