@@ -240,6 +240,14 @@ class Runner:
         self.core.unblocked(now)
         self._set_timer(now)
 
+    def commit_answered(self) -> None:
+        """The broker has answered a commit: what had to wait for that follows."""
+        if not self.stopped:
+            now = clock()
+            self.core.commit_answered(now)
+            self.carry_out()
+            self._set_timer(now)
+
     def retarget(self, consumer: Consumer, prefetch: float) -> None:
         """Aim a consumer at another prefetch; its lanes follow soon. May be called by any thread.
 

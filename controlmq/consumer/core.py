@@ -73,6 +73,7 @@ class Core(Messages):
         consumer.grow_after = now + REFUSED_LANE_RETRY_SECONDS
         consumer.lanes_refused += 1
         self._lane_gone(lane, now)
+        self._attend_by(consumer, now)  # with fewer slots a held ack may be due sooner
         if not consumer.window.subscribed:
             self.consumers.pop(consumer.tag, None)
             consumer.cancelled = True
@@ -130,9 +131,10 @@ class Core(Messages):
 
         What a cancelled lane gives back would be delivered to a lane that is still open, given
         back again, and lost at the delivery limit of its queue. A change of lanes that is not
-        answered yet is waited for: the broker may fail if a cancel follows too closely.
+        answered yet is waited for: the broker may fail if a cancel follows too closely. So is a
+        commit.
         """
-        if all(consumer.pending is None for consumer in self.leaving):
+        if not self.commits and all(consumer.pending is None for consumer in self.leaving):
             lanes = [lane for consumer in self.leaving for lane in consumer.window.subscribed]
             if lanes:
                 self.commands.append(CancelLanes(tuple(lanes)))
@@ -173,6 +175,18 @@ class Core(Messages):
         """The broker reads from the connection again."""
         self.blocked = False
         self._attend_all(now)
+
+    def committing(self) -> None:
+        """A commit is about to be sent. Up to its answer the broker allows nothing else."""
+        self.commits += 1
+
+    def commit_answered(self, now: float) -> None:
+        """The broker has answered a commit: what had to wait for that follows."""
+        self.commits -= 1
+        if not self.commits:
+            self._cancel_leaving()
+            self._return_unwanted()
+            self._attend_all(now)
 
     def fix(self, prefetch: float | None, now: float) -> None:
         """Hold every consumer at ``prefetch``, or at the slots it has, from now on."""
@@ -224,7 +238,7 @@ class Core(Messages):
         """Ask for the next change of lanes; there is one at a time."""
         if self.blocked:
             consumer.plan.keep_all()  # none can be cancelled now, so no ack has to wait for that
-        if consumer.pending is not None or self.blocked:
+        if consumer.pending is not None or self.blocked or self.commits:
             return
         lane = consumer.barren_lane() or consumer.plan.saturated_lane(now)
         if lane is not None:
@@ -240,7 +254,7 @@ class Core(Messages):
         """When a consumer needs more than its acks released, if nothing happens before."""
         window = consumer.window
         due = consumer.next_sample
-        if consumer.pending is None and not self.blocked:
+        if consumer.pending is None and not self.blocked and not self.commits:
             due = min(due, consumer.plan.deadline())
             if consumer.grow_after > now:
                 due = min(due, consumer.grow_after)

@@ -47,6 +47,9 @@ class Messages:
         """Seconds: the longest call of the user's code lately."""
         self.repeated_call = FIRST_LONGEST_CALL_SECONDS
         """Seconds: the second longest, which one call that took very long does not change."""
+        self.commits = 0
+        """Commits that the broker has not answered: it closes the connection of a client that
+        sends anything else meanwhile."""
         self._transaction: dict[int, bool] | None = None
         """What the transaction has answered, and whether by a refusal."""
 
@@ -365,6 +368,8 @@ class Messages:
             self.verbatim.append(Ack(tag, True))
             self._settle(tags, now)
             return
+        # Messages from before the channel was wrapped stay out where others are unseen: no frame
+        # covers these and not those, and their tags are not known.
         affected: dict[Consumer, int] = {}
         for each in tags:
             lane = ledger.unacked.pop(each)
@@ -415,7 +420,7 @@ class Messages:
 
     def _return_unwanted(self) -> None:
         """Give back what came too late, once nobody is left to whom it could be delivered again."""
-        if not self.leaving:
+        if not self.leaving and not self.commits:
             self.returns += sorted(self.ledger.unwanted)
             self.ledger.unwanted.clear()
 

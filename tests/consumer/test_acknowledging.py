@@ -49,3 +49,20 @@ def test_acks_of_a_cancelled_consumer_go_beside_those_of_a_new_one_of_its_tag() 
     core.delivered(second, 3, 4.0)
     core.acknowledged(3, True, 5.0)
     assert list(core.take_acks()) == [Ack(3, True)]
+
+
+def test_one_call_that_took_a_minute_does_not_end_holding() -> None:
+    core = Core()
+    lane = subscribed(core)
+    consumer = lane.consumer
+    for tag in range(1, 6):
+        core.delivered(lane, tag, 1.0)
+    core.returned(consumer, 1.0, 61.0)
+    core.retarget(consumer, 2.0, 61.0)
+    for tag in (1, 2, 3):
+        core.acknowledged(tag, False, 61.0)
+    core.calling(consumer, 61.0)
+    assert consumer.window.held == 3
+    core.returned(consumer, 61.0, 121.0)
+    core.calling(consumer, 121.0)
+    assert consumer.window.held == 0, "the next call will take longer than they may be held"

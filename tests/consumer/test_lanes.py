@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlmq.consumer.commands import OpenLane
+from controlmq.consumer.commands import CancelLanes, OpenLane
 from controlmq.consumer.consumer import Consumer, Shape, WindowChoice
 from controlmq.consumer.core import Core
 from controlmq.controllers.limits import Limits
@@ -50,3 +50,35 @@ def test_no_lane_is_larger_than_amqp_allows(window: WindowChoice) -> None:
     assert consumer.first_size <= 65_535
     consumer.actuate(100_000)
     assert consumer.window.target <= 65_535
+
+
+def test_while_a_commit_is_unanswered_no_lane_changes() -> None:
+    core = Core()
+    consumer = Consumer("tag", "queue", 3, Shape(window="lanes", interval=60.0), 0.0)
+    core.lane_opened(core.subscribe(consumer, 0.0), 0.0)
+    core.committing()
+    core.retarget(consumer, 8, 1.0)
+    core.wake(1.0)
+    assert not core.commands
+    assert core.wake_at > 1.0
+    core.commit_answered(2.0)
+    core.wake(2.0)
+    assert isinstance(core.commands.popleft(), OpenLane)
+
+
+def test_a_stop_while_a_commit_is_unanswered_cancels_after_the_answer() -> None:
+    core = Core()
+    consumer = Consumer("tag", "queue", 3, Shape(window="lanes", interval=60.0), 0.0)
+    lane = core.subscribe(consumer, 0.0)
+    core.lane_opened(lane, 0.0)
+    core.committing()
+    core.committing()
+    core.cancel([consumer])
+    core.came_too_late(1)
+    core.commit_answered(1.0)
+    assert not core.commands
+    core.commit_answered(2.0)
+    assert core.commands.popleft() == CancelLanes((lane,))
+    assert not core.returns
+    core.lane_cancelled(lane, 2.0)
+    assert core.take_returns() == [1]

@@ -199,6 +199,7 @@ class Adapter(Books):
 
     def cancel(self, lanes: list[Lane]) -> None:
         world, core = self.world, self.core
+        self._check_no_commit()
         for lane in lanes:
             subscription = world.subscription_of[lane.consumer]
             if lane in self.unconfirmed:
@@ -240,11 +241,16 @@ class Adapter(Books):
 
     def _given_back(self, tag: int) -> None:
         """A message that the user has not got goes back to its queue."""
+        self._check_no_commit()
         if tag not in self.late:
             raise Violation(f"message {tag} goes back, and its consumer would get it again")
         self.late.remove(tag)
         self.world.requeued += 1
         self.world.to_broker(self.return_at_broker, tag, self._asked())
+
+    def _check_no_commit(self) -> None:
+        if self.commits:
+            raise Violation("504: unexpected command while processing 'tx.commit'")
 
     def _check_covers_none(self, tag: int) -> None:
         if min([*self.gated, *self.late], default=tag + 1) <= tag:

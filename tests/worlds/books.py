@@ -132,6 +132,8 @@ class Books:
         self.refused: set[int] = set()
         """Of those, what the user has refused."""
         self.committing: list[int] | None = None
+        self.commits = 0
+        """Commits that the broker has not answered."""
         self.foreign = 0
         """Of ``unacked``, those that no consumer brought."""
         self.announced: dict[int, Lane] = {}
@@ -213,6 +215,7 @@ class Books:
                 raise Violation(f"{held} acks are held, {allowed} are allowed")
             if held and not each.alive and not each.lanes:
                 raise Violation("a consumer that has stopped holds acks")
+        self._check_wakes()
         if self.owed and not self.busy:
             since = next(iter(self.owed.values()))
             if self.world.now - since > self.max_hold + TIMING_SECONDS:
@@ -222,6 +225,21 @@ class Books:
         if self.committing is None:
             if len(self.core.ledger.unacked) != len(self.unacked) - self.foreign:
                 raise Violation("the ledger does not have what the user has not answered")
+
+    def _check_wakes(self) -> None:
+        """Whatever a consumer waits for, the core asks to be woken for it in time."""
+        core = self.core
+        for each in self.subscriptions:
+            consumer, window = each.consumer, each.window
+            if consumer.cancelled:
+                continue
+            needed = min(consumer.attend_at, consumer.next_sample)
+            if window.held:
+                needed = min(needed, window.deadline(self.world.now))
+            if core.wake_at > needed + TIMING_SECONDS:
+                raise Violation(f"the core is to be woken at {core.wake_at:g} s, not at {needed:g}")
+            if consumer.gate.waiting and core.hand_over_at > consumer.gate.ready_at:
+                raise Violation("a message waits, and nobody asks to hand it over")
 
     def check_all(self) -> None:
         """Compare all that is too long to compare after every event."""

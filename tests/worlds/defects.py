@@ -358,6 +358,18 @@ def a_frame_for_several_includes_what_waits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "covers_unseen", lambda self, tag: False)
 
 
+def nobody_is_woken_for_what_needs_attention(patch: pytest.MonkeyPatch) -> None:
+    def note(self: Core, consumer: Consumer, when: float) -> None:
+        consumer.attend_at = min(when, consumer.attend_at)
+
+    patch.setattr(Core, "_attend_by", note)
+
+
+def a_commit_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "committing", lambda self: None)
+    patch.setattr(Core, "commit_answered", lambda self, now: None)
+
+
 BOUND_DEFECTS: list[Defect] = [
     a_bunch_passes_the_gate,
     tokens_come_too_soon,
@@ -392,6 +404,7 @@ DEFECTS: list[Defect] = [
     what_waits_at_the_client_is_given_back,
     a_refusal_is_counted_as_an_ack,
     a_second_delivery_is_not_counted,
+    nobody_is_woken_for_what_needs_attention,
 ]
 
 RARE_DEFECTS: list[Defect] = [
@@ -405,5 +418,6 @@ RARE_DEFECTS: list[Defect] = [
     what_waits_at_the_client_is_not_counted,
     a_frame_for_several_includes_what_is_refused,
     what_comes_too_late_goes_back_at_once,
+    a_commit_is_not_waited_for,
 ]
 """Found after more than a few seeds."""

@@ -199,13 +199,22 @@ class Program(Adapter):
         elif chosen < 0.55:
             self.refuse(tag, False, requeue=False)
         elif chosen < 0.8:
-            self.acknowledge(tag, True)
+            self.acknowledge(tag, self._may_answer_several())
         elif chosen < 0.87:
-            self.refuse(tag, True, requeue=world.random() < 0.5)
+            self.refuse(tag, self._may_answer_several(), requeue=world.random() < 0.5)
         else:
             self.acknowledge(tag, False)
             queue = world.queues[int(world.random() * len(world.queues))]
             world.to_broker(self.get_at_broker, queue, None)
+
+    def _may_answer_several(self) -> bool:
+        """Not with messages out from before the channel was wrapped while others are unseen.
+
+        An answer for several would have to leave out the former, of which the core does not know.
+        """
+        fetched = self.core.ledger.fetched
+        old = any(lane is None and tag not in fetched for tag, (lane, _) in self.unanswered.items())
+        return not (old and (self.gated or self.late))
 
     def acknowledge(self, tag: int, multiple: bool) -> None:
         if tag not in self.unacked:
@@ -268,6 +277,8 @@ class Program(Adapter):
                 world.push(world.now, CLIENT, self.acknowledge, tag, False)
             self.unacked = dict(sorted(self.unacked.items()))
             return
+        self.core.committing()
+        self.commits += 1
         self.core.committed(world.now)
         tags, self.committing = self.committing or [], None
         for tag in tags:
@@ -287,6 +298,12 @@ class Program(Adapter):
     def commit_at_broker(self, _: Any, asked: list[int]) -> None:
         self.world.broker.commit()
         self._limit(asked)
+        self.world.to_client(self.on_committed, None, None, ANYWHERE)
+
+    def on_committed(self, _: Any, __: Any) -> None:
+        self.commits -= 1
+        self.core.commit_answered(self.world.now)
+        self.carry_out()
 
     def roll_back_at_broker(self, _: Any, __: Any) -> None:
         self.world.broker.in_transaction = {}

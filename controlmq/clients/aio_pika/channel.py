@@ -220,8 +220,12 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
 
     async def tx_commit(self, timeout: Any = None) -> Any:
         """As aiormq's."""
-        answer = await super().tx_commit(timeout)
-        self.runner.core.committed(clock())
+        self.runner.core.committing()
+        try:
+            answer = await super().tx_commit(timeout)
+            self.runner.core.committed(clock())
+        finally:
+            self.runner.commit_answered()
         return answer
 
     async def tx_rollback(self, timeout: Any = None) -> Any:

@@ -127,6 +127,7 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
     def _adapt_with(self, settings: Settings) -> None:
         self._adapter = AsynchronousAdapter(self)
         self._adapt(settings, self._adapter)
+        self._at_end.append(private.watch_commits(self, self._on_commit_ok))
 
     # Consuming
 
@@ -232,8 +233,13 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
     def tx_commit(self, callback: Callback | None = None) -> None:
         """As pika's."""
         self._begin_transaction()
+        self._runner.core.committing()
         super().tx_commit(callback)
         self._runner.core.committed(clock())
+
+    def _on_commit_ok(self, _frame: Any) -> None:
+        if self._runner.core.commits:  # else it was asked for before the channel was wrapped
+            self._runner.commit_answered()
 
     def tx_rollback(self, callback: Callback | None = None) -> None:
         """As pika's."""

@@ -311,8 +311,11 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     def tx_commit(self) -> Any:
         """As pika's."""
         self._begin_transaction()
+        core = self._runner.core
+        core.committing()
         answer = super().tx_commit()
-        self._runner.core.committed(clock())
+        core.committed(clock())
+        self._runner.commit_answered()
         return answer
 
     def tx_rollback(self) -> Any:

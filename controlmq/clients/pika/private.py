@@ -370,6 +370,15 @@ def watch_blocking(
     return end
 
 
+def watch_commits(channel: Any, answered: Callable[..., Any]) -> Callable[[], None]:
+    """Call ``answered`` with each answer to a commit, before pika sends what waits for it.
+
+    Returns what ends that.
+    """
+    channel.callbacks.add(channel.channel_number, spec.Tx.CommitOk, answered, one_shot=False)
+    return lambda: channel.callbacks.remove(channel.channel_number, spec.Tx.CommitOk, answered)
+
+
 def _callback_entries(channel: Any, key: str) -> list[dict[str, Any]]:
     stack = asynchronous(channel).callbacks._stack.get(str(channel.channel_number), {})
     entries: list[dict[str, Any]] = stack.get(key, [])

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import pika
 import pytest
 from opentelemetry.instrumentation.pika import PikaInstrumentor
 
@@ -106,6 +107,47 @@ def test_transactions(broker: Broker, queue: DeclareQueue, run: Any) -> None:
         committed = [int(channel.basic_get(results, auto_ack=True)[2]) for _ in range(60)]
         assert channel.basic_get(results)[0] is None
     assert committed == list(range(60))
+
+
+@pytest.mark.parametrize("ending", ["cancel", "close", "retarget"])
+def test_nothing_is_sent_while_a_commit_is_unanswered(
+    broker: Broker, queue: DeclareQueue, run: Any, ending: str
+) -> None:
+    # The broker closes the connection with 504 otherwise. It answers once all is stored.
+    source, results = queue("classic"), queue("quorum")
+    fill(broker.parameters, source, 12)
+    tags: list[int] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=6, window="lanes", interval=60, max_held=1)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            tags.append(method.delivery_tag)
+            if len(tags) == 6:
+                channel.adaptive_consumers["mine"].prefetch = 10
+            elif len(tags) == 10:
+                channel.basic_publish("", results, body, pika.BasicProperties(delivery_mode=2))
+                if ending == "cancel":
+                    channel.tx_commit()
+                    channel.basic_cancel("mine", callback=lambda _frame: done())
+                elif ending == "close":
+                    channel.tx_commit()
+                    done()
+                else:
+                    channel.tx_commit(callback=lambda _frame: done())
+                    # Every slot is occupied, so that a lane would be cancelled at once.
+                    channel.adaptive_consumers["mine"].prefetch = 6
+
+        def on_selected(_frame: Any) -> None:
+            channel.basic_consume(source, on_message, consumer_tag="mine")
+
+        channel.tx_select(callback=on_selected)
+
+    run(broker.parameters, program)
+    broker.management.wait_for_queue(
+        results, lambda view: view.messages_ready == 1, "it is committed"
+    )
+    broker.management.wait_for_queue(source, lambda view: view.messages_ready == 12, "all are back")
 
 
 @pytest.mark.parametrize("closing", ["channel", "connection"])
