@@ -30,6 +30,7 @@ clock_ahead = 0.0
 # The runner takes its clock when it is imported. pika, imported before, has the machine's.
 time.monotonic = lambda: monotonic() + clock_ahead
 from controlmq.clients.pika.wrap import wrap  # noqa: E402
+from controlmq.consumer.lanes import Lane  # noqa: E402
 from controlmq.consumer.window import Window  # noqa: E402
 from controlmq.loop import Sample  # noqa: E402
 
@@ -79,6 +80,8 @@ class Consumer:
         self._draw = random.Random(order["seed"])
         self._consumer: Any = None
         self._open = False
+        self._most_granted = 0
+        """The most slots since the last line, as far as lanes were opened."""
 
     def stop(self, number: int, frame: Any) -> None:
         """SIGTERM: noted here, looked at between two messages."""
@@ -101,6 +104,7 @@ class Consumer:
         )
         tag = channel.basic_consume(self.queue, self._on_message)
         self._consumer = channel.adaptive_consumers[tag]
+        self._note_openings(self._consumer.plant.window)
         self.record.write("opened", self.slots())
         self._open = True
         return channel
@@ -114,7 +118,22 @@ class Consumer:
     def slots(self) -> int:
         """Messages that the broker may have in flight, now or as soon as a lane is opened."""
         window: Window = self._consumer.plant.window
-        return max(window.granted, math.ceil(window.target))
+        most, self._most_granted = self._most_granted, 0
+        return max(window.granted, math.ceil(window.target), most)
+
+    def _note_openings(self, window: Window) -> None:
+        """Note the slots with each new lane: the one that it replaces may be gone by the next line.
+
+        For that while there is one slot more than the window has before and after.
+        """
+        opened = window.opened
+
+        def noted(*args: Any) -> Lane:
+            lane = opened(*args)
+            self._most_granted = max(self._most_granted, window.granted)
+            return lane
+
+        window.opened = noted  # type: ignore[method-assign]
 
     def _on_message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         time.sleep(WORK_SECONDS)
