@@ -182,6 +182,45 @@ def test_a_queue_that_was_deleted_is_consumed_once_it_is_back(
     assert (code, "cancelled the consumer" in errors) == (0, True), errors
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_after_a_refused_lane_there_is_a_single_subscription(
+    disposable_broker: Broker, workers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = disposable_broker
+    if broker.version < (4, 0):
+        pytest.skip("RabbitMQ 3.10 has no limit of consumers per channel")
+    queue = declare_queue(broker.parameters)
+    fill(broker.parameters, queue, 400)
+    limit = "application:set_env(rabbit, consumer_max_per_channel, {})."
+    broker.control("rabbitmqctl", "eval", limit.format(1))
+    handled, stop, steps = Counter[int](), Stop(), list[Step]()
+    service = Service(
+        [broker.url],
+        queue,
+        lambda body, properties: handled.update([int(body)]),
+        stop=stop,
+        workers=workers,
+        goal=100,
+        controller=lambda sample, goal: 2 + sample.number % 5,
+        limits=(1, 10),
+        prefetch=2,
+        interval=0.05,
+        on_step=steps.append,
+    )
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        wait_until(lambda: len(handled) == 400 and len(steps) > 20, "all are handled")
+    finally:
+        stop.ask()
+        thread.join()
+        broker.control("rabbitmqctl", "eval", limit.format("infinity"))
+    assert_empty(broker, queue)
+    assert sum("allows no further consumer" in each.message for each in caplog.records) == 1
+    assert sum("trying again" in each.message for each in caplog.records) == 1
+    assert max(step.prefetch for step in steps[-10:]) == 6
+
+
 class Remembering:
     """A controller that asks for another prefetch at every sample, by what it remembers."""
 

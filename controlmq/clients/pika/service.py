@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from pika.exceptions import AMQPError, ChannelClosedByBroker, ConsumerCancelled
+from pika.exceptions import (
+    AMQPError,
+    ChannelClosedByBroker,
+    ConnectionClosedByBroker,
+    ConsumerCancelled,
+)
 
 from controlmq.clients.backoff import Backoff
 from controlmq.clients.controlled_consumer import ControlledConsumer
@@ -45,6 +50,9 @@ STEADY_AFTER_SECONDS = 10.0
 """Seconds for which a connection has lasted when pauses start from the first one again."""
 
 DEFAULT_GRACE_SECONDS = 30.0
+
+CONSUMER_REFUSED_CODES = (403, 530)
+"""With what a broker closes a channel or a connection that asks for one consumer too many."""
 
 
 class UnfinishedError(ControlmqError):
@@ -129,6 +137,7 @@ class Service:
         except (AMQPError, OSError) as error:
             if time.monotonic() > began + STEADY_AFTER_SECONDS:
                 self._pause.reset()
+            self._keep_to_one_if_refused(error)
             self._lost(error)
 
     def _connect(self) -> Any:
@@ -192,6 +201,25 @@ class Service:
         if last is not None:
             self._consumer.go_on_from(last)
         return channel
+
+    def _keep_to_one_if_refused(self, error: Exception) -> None:
+        """If it was a further lane that the broker refused, ask for none from now on.
+
+        AMQP has no other answer to a consumer that is not allowed than to close the channel or the
+        connection. Every growth of the window would end like that.
+        """
+        by_broker = isinstance(error, ChannelClosedByBroker | ConnectionClosedByBroker)
+        if self._consumer is None or not by_broker or self._settings.get("window") == "single":
+            return
+        asked = self._consumer.plant.pending
+        further = asked is not None and asked.tag != self._consumer.tag
+        if further and error.reply_code in CONSUMER_REFUSED_CODES:  # type: ignore[attr-defined]
+            self._settings["window"] = "single"
+            log.warning(
+                "queue %s: the broker allows no further consumer on the channel, so the window is "
+                "a single subscription from now on; allow more, or run with --window single",
+                self._queue,
+            )
 
     def _lost(self, error: Exception) -> None:
         """A connection has ended: wait before another attempt, unless there is to be none."""
