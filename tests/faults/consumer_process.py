@@ -133,7 +133,7 @@ class Consumer:
             self._most_granted = max(self._most_granted, window.granted)
             return lane
 
-        window.opened = noted  # type: ignore[method-assign]
+        window.opened = noted  # type: ignore[assignment, method-assign]
 
     def _on_message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         time.sleep(WORK_SECONDS)
