@@ -18,6 +18,7 @@ import pytest
 from controlmq.clients.pika.service import Service
 from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.stopping import Stop
+from controlmq.controllers import Limits
 from controlmq.loop import Sample, Step
 from tests.live.handled import assert_empty, left_in
 from tests.live.processes import Notes, command, ended, running, wait_for
@@ -202,7 +203,7 @@ def test_after_a_refused_lane_there_is_a_single_subscription(
         workers=workers,
         goal=100,
         controller=lambda sample, goal: 2 + sample.number % 5,
-        limits=(1, 10),
+        limits=Limits(1, 10),
         prefetch=2,
         interval=0.05,
         on_step=steps.append,
