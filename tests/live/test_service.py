@@ -183,24 +183,23 @@ def test_a_queue_that_was_deleted_is_consumed_once_it_is_back(
     assert (code, "cancelled the consumer" in errors) == (0, True), errors
 
 
-@pytest.mark.parametrize("workers", [1, 3])
 def test_after_a_refused_lane_there_is_a_single_subscription(
-    disposable_broker: Broker, workers: int, caplog: pytest.LogCaptureFixture
+    broker: Broker, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker = disposable_broker
     if broker.version < (4, 0):
         pytest.skip("RabbitMQ 3.10 has no limit of consumers per channel")
+    broker = request.getfixturevalue("disposable_broker")
     queue = declare_queue(broker.parameters)
     fill(broker.parameters, queue, 400)
-    limit = "application:set_env(rabbit, consumer_max_per_channel, {})."
-    broker.control("rabbitmqctl", "eval", limit.format(1))
+    limit = "application:set_env(rabbit, consumer_max_per_channel, 1)."
+    broker.control("rabbitmqctl", "eval", limit)
     handled, stop, steps = Counter[int](), Stop(), list[Step]()
     service = Service(
         [broker.url],
         queue,
         lambda body, properties: handled.update([int(body)]),
         stop=stop,
-        workers=workers,
+        workers=3,
         goal=100,
         controller=lambda sample, goal: 2 + sample.number % 5,
         limits=Limits(1, 10),
@@ -215,7 +214,6 @@ def test_after_a_refused_lane_there_is_a_single_subscription(
     finally:
         stop.ask()
         thread.join()
-        broker.control("rabbitmqctl", "eval", limit.format("infinity"))
     assert_empty(broker, queue)
     assert sum("allows no further consumer" in each.message for each in caplog.records) == 1
     assert sum("trying again" in each.message for each in caplog.records) == 1
