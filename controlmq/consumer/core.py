@@ -227,7 +227,9 @@ class Core(Messages):
             return
         dry_since = consumer.sensors.dry_since(now)
         if dry_since is not None and now - dry_since >= IDLE_AFTER_SECONDS:
-            self._send(consumer, consumer.window.rest(now), now)
+            # Messages that wait here, behind those of another consumer, are not late.
+            if not any(lane.waiting for lane in consumer.window.lanes):
+                self._send(consumer, consumer.window.rest(now), now)
         self._change_lanes(consumer, now)
         consumer.attend_at = self._attention_at(consumer, now)
         self._release_unless_cancelling(consumer, now)  # which may ask for attention again

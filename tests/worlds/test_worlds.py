@@ -26,6 +26,11 @@ def test_no_invariant_is_violated_in_many_worlds(first: int) -> None:
     run_chunk(first)
 
 
+def test_two_consumers_with_one_handler_both_reach_their_targets() -> None:
+    # While one is handled, messages of the other wait here, and its queue is not dry.
+    World(1_025_613).run()
+
+
 def test_a_seed_is_one_world() -> None:
     traces: list[list[str]] = [[], []]
     for trace in traces:
