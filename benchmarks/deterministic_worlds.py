@@ -61,6 +61,8 @@ def run() -> dict[str, Any]:
             more, taken, found = running.pop(0).get()
             events, seconds, seeds = events + more, seconds + taken, seeds + CHUNK
             violations += found
+            for violation in found:
+                print(violation, file=sys.stderr)
             if events + len(running) * more < wanted:
                 running.append(pool.apply_async(worlds, (next(firsts),)))
             if time.perf_counter() >= line_at:

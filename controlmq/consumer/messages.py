@@ -322,6 +322,8 @@ class Messages:
             if consumer.window.held:
                 consumer.plan.give_up_by(by)
                 self._send(consumer, consumer.window.release_due(by, now), now)
+                # Acks that are no longer kept for a lane may be due before the others.
+                self.wake_at = min(self.wake_at, consumer.window.deadline(now))
 
     def _send(self, consumer: Consumer, released: list[Held], now: float) -> None:
         slots = 0

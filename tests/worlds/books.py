@@ -189,6 +189,8 @@ class Books:
         """What was asked for when this was sent is what may be in flight from now on."""
         for subscription, slots in zip(self.subscriptions, asked, strict=False):
             queue = subscription.queue
+            if subscription.doomed:
+                slots = NO_LIMIT  # the broker may have passed the queue on to another lane
             queue.limit = slots
             if queue.in_flight > slots:
                 raise Violation(f"{queue.in_flight} are in flight, {slots} slots were asked for")
