@@ -7,6 +7,7 @@ from whatever modules of ours were imported before, which the order of the files
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,16 +17,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
+from tests.scheduling import LongestFirst, longest_first
 from tests.testbed import Broker, Proxy, start_broker
 from tests.testbed.proxy import ROUND_TRIP
 from tests.testbed.publishing import DeclareQueue, declared_queue
 
 LIVE = Path(__file__).parent / "live"
-
-DESIGN = "tests/controlmq/test_design.py"
-"""The file whose worker also tests the command: python-control takes seconds to import."""
 
 LOADED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 """Nothing is judged by its time on a machine that does other things too."""
@@ -45,36 +43,32 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import live tests in every worker where ``-m`` leaves all of them out."""
+    left_out = "not live" in config.option.markexpr.split(" and ")
+    return True if left_out and collection_path == LIVE else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as ``live`` what is in that folder, and what asks for a broker from elsewhere."""
+    """Mark as ``live`` what is in that folder, and what asks for a broker from elsewhere.
+
+    The order matters where workers share the tests.
+    """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if LIVE in item.path.parents or {"broker", "disposable_broker"} & set(fixtures):
             item.add_marker(pytest.mark.live)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        longest_first(items)
 
 
-class BrokerApart(LoadScopeScheduling):
-    """Tests side by side: a file at a time, and all with a broker one after another.
-
-    They share the broker, which takes long to start, and have its timing to themselves. Files in
-    folders below ``live`` are an exception: they run beside the others, file by file, so that one
-    worker does not have to do all the waiting. The other one starts a broker of its own for them.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        file, _, test = nodeid.partition("::")
-        if test.startswith("TestDesign::"):
-            return DESIGN
-        return LIVE.name if Path(file).parent.name == LIVE.name else file
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    return BrokerApart(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst:
+    return LongestFirst(config, log)
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """One broker for the whole run; do not kill it."""
+    """One broker for the whole run, or for the worker's part of it; do not kill it."""
     with start_broker() as broker:
         yield broker
 

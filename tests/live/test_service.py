@@ -424,7 +424,8 @@ def test_a_file_turns_every_consumer_to_a_fixed_prefetch_and_back(
         )
         read_until(lambda line: line["held"] == 0, 3)
         switch.unlink()
-        read_until(lambda line: line["next_prefetch"] not in (9, line["prefetch"]), 2)
+        # Not where it goes: a law that has arrived changes nothing for long.
+        read_until(lambda line: line["next_prefetch"] != 9, 2)
         code, errors = ended(process, signal.SIGTERM)
     assert code == 0
     assert errors.splitlines() == [

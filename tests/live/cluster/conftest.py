@@ -1,4 +1,4 @@
-"""A cluster for the tests of a file."""
+"""A cluster for all tests of this folder, which mend what they break."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.testbed.broker import CHOSEN_BROKER, CONTAINER
 from tests.testbed.cluster import Cluster, start_cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     chosen = os.environ.get(CHOSEN_BROKER, "")
     if chosen.startswith(CONTAINER):

@@ -1,12 +1,22 @@
-"""A cluster that fails under a consumer: a wrapped one sees what pika shows, and loses nothing."""
+"""A cluster that fails under consumers: each loses nothing, and sees what pika shows of it.
+
+A node takes long to start again, so a fault comes once for all three: bare pika, a wrapped channel
+and ``controlmq run``.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -30,11 +40,16 @@ from tests.testbed.management import wait_until
 from tests.testbed.node import NodeBroker
 
 COUNT = 1200
+"""Messages for each consumer, half of them after the fault."""
+
 FAULT_AFTER = 50
 """Messages handled by each consumer when the fault comes."""
 
 WORK = 0.02
-"""Seconds a message until the fault is over: it comes while both consumers are at work."""
+"""Seconds a message until the fault is over: it comes while both threads are at work."""
+
+SERVICE_GOAL = 150.0
+"""Messages/second of ``controlmq run``: it is still at work, too."""
 
 MOST = 12
 """Messages: the largest prefetch of either consumer."""
@@ -107,35 +122,100 @@ class Consumer:
         channel.start_consuming()
 
 
+HANDLER = """
+import os
+
+def handle(body, properties):
+    with open(os.environ["HANDLED"], "ab", buffering=0) as handled:
+        handled.write(body + b"\\n")
+"""
+
+
+class Service:
+    """``controlmq run`` with a handler that writes down what it gets, given all nodes."""
+
+    def __init__(self, nodes: list[NodeBroker], queue: str, folder: Path) -> None:
+        (folder / "taking.py").write_text(HANDLER)
+        self._file = folder / "handled"
+        self._file.touch()
+        words = ["run", "--queue", queue, "--goal", str(SERVICE_GOAL), "--interval", "0.5"]
+        words += ["--handler", "taking:handle", "--url", *(node.url for node in nodes)]
+        paths = {"PYTHONPATH": f"{folder}:{Path.cwd()}", "HANDLED": str(self._file)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "controlmq.cli.main", *words],
+            env=os.environ | paths,
+            stdout=subprocess.DEVNULL,
+        )
+
+    @property
+    def handled(self) -> set[int]:
+        return {int(line) for line in self._file.read_text().splitlines()}
+
+    def finish(self) -> int:
+        """Stop it when it has handled all messages; its exit code."""
+        wait_until(lambda: len(self.handled) == COUNT, "all are handled", DEADLINE)
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(DEADLINE)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
 RESET = "StreamLostError"
 CLOSED = "ConnectionClosedByBroker 320"
 """A client that writes at that moment gets a reset instead, before it reads why."""
 
 
-def bare_and_wrapped(cluster: Cluster, fault: Fault, where: str) -> tuple[Consumer, Consumer]:
-    """Two consumers that have handled everything, with the fault in between."""
+@dataclass(frozen=True)
+class Outcome:
+    """What became of three consumers whose cluster failed."""
+
+    bare: Consumer
+    wrapped: Consumer
+    handled_by_service: set[int]
+    exit_code: int
+    allowed: set[str]
+    """What pika may show, if it shows anything."""
+
+
+def outcome_of(
+    cluster: Cluster, fault: Fault, where: str, allowed: set[str], folder: Path
+) -> Outcome:
+    """Have three consumers handle everything, with the fault in between."""
     leader, *others = cluster.nodes
     nodes = [leader, *others] if where == "leader" else [*others, leader]
-    queues = [quorum_queue(leader, COUNT // 2), quorum_queue(leader, COUNT // 2)]
-    bare, wrapped = (Consumer(nodes, queue, adaptive=queue is queues[1]) for queue in queues)
-    wait_until(
-        lambda: min(len(bare.handled), len(wrapped.handled)) > FAULT_AFTER,
-        "both are at work",
-        DEADLINE,
-    )
-    assert all(cluster.leader(queue) is leader for queue in queues)
-    fault(cluster, leader, nodes[0])
-    for queue in queues:
-        # There is work left after the fault, however long it took.
-        fill_after_fault(others[1], queue, COUNT // 2, COUNT // 2)
-    bare.finish()
-    wrapped.finish()
-    return bare, wrapped
+    queues = [quorum_queue(leader, COUNT // 2) for _ in range(3)]
+    service = Service(nodes, queues[2], folder)
+    try:
+        wait_until(lambda: service.handled, "the service is at work", DEADLINE)
+        bare, wrapped = (Consumer(nodes, queue, queue is queues[1]) for queue in queues[:2])
+        wait_until(
+            lambda: min(map(len, (bare.handled, wrapped.handled, service.handled))) > FAULT_AFTER,
+            "all are at work",
+            DEADLINE,
+        )
+        assert all(cluster.leader(queue) is leader for queue in queues)
+        fault(cluster, leader, nodes[0])
+        for queue in queues:
+            # There is work left after the fault, however long it took.
+            fill_after_fault(others[1], queue, COUNT // 2, COUNT // 2)
+        bare.finish()
+        wrapped.finish()
+        return Outcome(
+            bare,
+            wrapped,
+            exit_code=service.finish(),
+            handled_by_service=service.handled,
+            allowed=allowed,
+        )
+    finally:
+        service.kill()
 
 
-@pytest.mark.parametrize(
-    ("fault", "where", "allowed"),
-    [
+@pytest.fixture(
+    scope="module",
+    params=[
         (leader_killed, "leader", {RESET}),
         (leader_killed, "follower", set()),
         (leader_stopped, "leader", {RESET, CLOSED}),
@@ -145,19 +225,29 @@ def bare_and_wrapped(cluster: Cluster, fault: Fault, where: str) -> tuple[Consum
         (follower_cut_off, "follower", set()),
         (connections_closed, "leader", {RESET, CLOSED}),
     ],
+    ids=lambda case: f"{case[0].__name__}-{case[1]}",
 )
-def test_a_wrapped_consumer_sees_what_pika_shows(
-    cluster: Cluster, fault: Fault, where: str, allowed: set[str]
-) -> None:
+def outcome(
+    request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Outcome:
+    fault, where, allowed = request.param
     try:
-        bare, wrapped = bare_and_wrapped(cluster, fault, where)
+        return outcome_of(cluster, fault, where, allowed, tmp_path_factory.mktemp("service"))
     finally:
         cluster.mend()
-    for consumer in (bare, wrapped):
+
+
+def test_a_wrapped_consumer_sees_what_pika_shows(outcome: Outcome) -> None:
+    for consumer in (outcome.bare, outcome.wrapped):
         assert sorted(consumer.handled) == list(range(COUNT))
-        assert set(consumer.shown) <= allowed
-        assert len(consumer.shown) == bool(allowed)
+        assert set(consumer.shown) <= outcome.allowed
+        assert len(consumer.shown) == bool(outcome.allowed)
         assert consumer.duplicates <= MOST
+
+
+def test_run_goes_on_at_another_node(outcome: Outcome) -> None:
+    assert outcome.handled_by_service == set(range(COUNT))
+    assert outcome.exit_code == 0
 
 
 def test_a_leader_lost_while_the_window_is_restless(cluster: Cluster) -> None:
