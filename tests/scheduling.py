@@ -13,29 +13,44 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-DESIGN = "tests/controlmq/test_design.py"
 SPARK = "tests/identification"
 CLUSTER = "tests/live/cluster"
+DESIGN = "tests/controlmq/test_design.py"
 
 JOINED = {
-    f"{SPARK}/": SPARK,
+    SPARK: SPARK,  # one Java
+    "tests/controlmq/test_cli.py::TestIdentify": SPARK,
     "tests/controlmq/test_demo.py": SPARK,
+    "tests/controlmq/test_scheduling.py::test_a_trace": SPARK,
     "tests/controlmq/test_tune.py": SPARK,
+    "tests/simulator/test_tournament.py::test_the_page": SPARK,
     "tests/test_readme.py": SPARK,
-    f"{CLUSTER}/": CLUSTER,
+    CLUSTER: CLUSTER,  # one cluster of brokers
+    "tests/controlmq/test_cli.py::TestDesign": DESIGN,  # python-control takes seconds to import
 }
-"""What a path begins with, and the unit that it belongs to: one Java, one cluster of brokers."""
+"""What the name of a test begins with, and the unit that it belongs to."""
 
-LONGEST = (CLUSTER, SPARK)
-"""Units that take a minute or more, the longest first. The others go by their number of tests."""
+LONGEST = (
+    SPARK,
+    "tests/live/test_service.py",
+    CLUSTER,
+    "tests/live/test_faults.py",
+    "tests/live/test_commands.py",
+    "tests/worlds/test_worlds.py",
+    "tests/live/test_testbed.py",
+    "tests/live/test_alerts.py",
+    "tests/live/test_window_changes.py",
+    "tests/live/test_specjms.py",
+    "tests/live/test_pika_versions.py",
+)
+"""Units that take half a minute or more, the longest first. The others go by the number of their
+tests."""
 
 
 def unit_of(nodeid: str) -> str:
-    """The unit of work that a test belongs to."""
-    file, _, test = nodeid.partition("::")
-    if test.startswith("TestDesign::"):
-        return DESIGN  # python-control takes seconds to import
-    return next((unit for start, unit in JOINED.items() if file.startswith(start)), file)
+    """The unit of work that a test belongs to: those of its file, or those it is joined with."""
+    joined = (unit for start, unit in JOINED.items() if nodeid.startswith(start))
+    return next(joined, nodeid.partition("::")[0])
 
 
 def longest_first(items: list[pytest.Item]) -> None:

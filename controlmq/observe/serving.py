@@ -23,6 +23,9 @@ LOOPBACK = "127.0.0.1"
 LARGEST_BODY_BYTES = 10_000
 """What a request may bring: a goal is a few bytes."""
 
+CLOSING_SECONDS = 0.05
+"""The longest that closing waits for the thread of a server, which wakes up this often."""
+
 IDLE_SECONDS = 30.0
 """Seconds after which a connection that asks for nothing is closed."""
 
@@ -59,7 +62,10 @@ class Server:
         self.url = f"http://{shown}:{self.port}"
         self.on_close: Callable[[], None] = lambda: None
         self._thread = threading.Thread(
-            target=server.serve_forever, name="controlmq-http", daemon=True
+            target=server.serve_forever,
+            args=(CLOSING_SECONDS,),
+            name="controlmq-http",
+            daemon=True,
         )
         self._thread.start()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import threading
 import urllib.error
 import urllib.request
@@ -23,6 +22,7 @@ from controlmq.loop import Sample, Step
 from tests.live.handled import assert_empty, left_in
 from tests.live.processes import Notes, command, ended, running, wait_for
 from tests.testbed import Broker, wait_until
+from tests.testbed.node import free_ports
 from tests.testbed.proxy import proxied
 from tests.testbed.publishing import connected, declare_queue, fill, process_until
 
@@ -344,15 +344,10 @@ def answer_of(port: int) -> tuple[int, str] | None:
         return None
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def test_the_health_file_and_port_say_whether_it_consumes(
     broker: Broker, queue_name: str, notes: Notes
 ) -> None:
-    file, port = notes.folder / "healthy", free_port()
+    file, (port,) = notes.folder / "healthy", free_ports(1)
     words = ["run", "--queue", queue_name, "--prefetch", "2", "--handler", notes.handler()]
     words += ["--health-file", str(file), "--health-port", str(port)]
 

@@ -1,0 +1,27 @@
+"""Tests go to workers in units, and the units that are named exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scheduling import CLUSTER, JOINED, LONGEST, SPARK, unit_of
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", [*JOINED, *LONGEST])
+def test_what_is_named_is_there(name: str) -> None:
+    file, _, test = name.partition("::")
+    assert (ROOT / file).exists()
+    if test:
+        assert f" {test}" in (ROOT / file).read_text()
+
+
+def test_a_file_is_a_unit_unless_it_is_joined_with_others() -> None:
+    assert unit_of("tests/live/test_goals.py::test_it_runs[a::b]") == "tests/live/test_goals.py"
+    assert unit_of("tests/live/cluster/test_failing_nodes.py::test_run") == CLUSTER
+    assert unit_of("tests/identification/test_fleet.py::test_a") == SPARK
+    assert unit_of("tests/controlmq/test_cli.py::TestIdentify::test_b") == SPARK
+    assert unit_of("tests/controlmq/test_cli.py::TestSimulate::test_c").endswith("test_cli.py")
