@@ -64,7 +64,7 @@ class Shrinking:
     ("prefetch", "to", "given"),
     [
         (200, 10, {"max_held": 10}),
-        (2000, 10, {"limits": Limits(1, 2000)}),
+        pytest.param(2000, 10, {"limits": Limits(1, 2000)}, marks=pytest.mark.slow),
         (40, 0.5, {"max_held": 2}),
     ],
     ids=str,

@@ -97,6 +97,7 @@ def test_goals_take_turns_without_winding_up() -> None:
     assert found.time_overshoot < 5
 
 
+@pytest.mark.slow
 def test_without_tracking_they_wind_up() -> None:
     found = day(4, tracking=False)
     assert max(found.rate_overshoot, found.time_overshoot) > 5
