@@ -14,6 +14,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK = "tests/identification"
+LIVE = "tests/live/"
 CLUSTER = "tests/live/cluster"
 DESIGN = "tests/controlmq/test_design.py"
 
@@ -43,8 +44,7 @@ LONGEST = (
     "tests/live/test_specjms.py",
     "tests/live/test_pika_versions.py",
 )
-"""Units that take half a minute or more, the longest first. The others go by the number of their
-tests."""
+"""Units that take half a minute or more, the longest first."""
 
 
 def unit_of(nodeid: str) -> str:
@@ -54,11 +54,16 @@ def unit_of(nodeid: str) -> str:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sort tests by their units, as :data:`LONGEST` has them and then by the number of tests."""
+    """Sort tests by their units: :data:`LONGEST`, other live ones, then the most tests first."""
     units = {item: unit_of(item.nodeid) for item in items}
     counts = Counter(units.values())
     rank = {unit: place for place, unit in enumerate(LONGEST)}
-    items.sort(key=lambda item: (rank.get(units[item], len(rank)), -counts[units[item]]))
+
+    def order(item: pytest.Item) -> tuple[int, bool, int]:
+        unit = units[item]
+        return rank.get(unit, len(rank)), not unit.startswith(LIVE), -counts[unit]
+
+    items.sort(key=order)
 
 
 class LongestFirst(LoadScopeScheduling):

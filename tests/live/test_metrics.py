@@ -18,8 +18,8 @@ from tests.testbed import Broker, Proxy, wait_until
 from tests.testbed.prometheus import program, prometheus
 from tests.testbed.publishing import connected, fill, process_until
 
-SAMPLES = 40
-INTERVAL = 0.2
+SAMPLES = 30
+INTERVAL = 0.25
 GOAL = 200.0
 
 
