@@ -31,6 +31,7 @@ def test_a_change_of_lanes_does_not_stop_a_process_whose_connection_is_blocked(
         ended.set()
         broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.9")
 
+    guard = threading.Timer(GIVEN_UP_AFTER_SECONDS, end_the_alarm)
     with connected(broker.parameters) as connection:
         channel = wrap(connection.channel(), prefetch=4, window="lanes", interval=0.05)
         publishing = connection.channel()
@@ -40,6 +41,7 @@ def test_a_change_of_lanes_does_not_stop_a_process_whose_connection_is_blocked(
             channel.basic_ack(method.delivery_tag)
             if len(handled) == 20:
                 broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.00000001")
+                guard.start()
                 publishing.basic_publish("", "nowhere", b"")
                 channel.adaptive_consumers["mine"].prefetch = 8
                 tick()
@@ -49,8 +51,6 @@ def test_a_change_of_lanes_does_not_stop_a_process_whose_connection_is_blocked(
             connection.call_later(TICK_SECONDS, tick)
 
         channel.basic_consume(queue, on_message, consumer_tag="mine")
-        guard = threading.Timer(GIVEN_UP_AFTER_SECONDS, end_the_alarm)
-        guard.start()
         process_until(connection, lambda: len(ticks) >= TICKS, "timers fire")
         guard.cancel()
         assert True not in ticks[:TICKS]
