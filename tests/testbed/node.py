@@ -18,11 +18,13 @@ from tests.testbed.broker import Broker, BrokerError
 from tests.testbed.installation import Installation
 from tests.testbed.management import wait_until
 
-START_DEADLINE = 120.0
-"""Seconds for a node to accept connections: about 8 on an idle machine, 2 cores shared."""
+START_DEADLINE = 240.0
+"""Seconds for a node to accept connections: about 8 on an idle machine, 2 cores shared. One that is
+slow is waited for: to start it again would only take longer."""
 
 START_ATTEMPTS = 3
-"""Somebody else may take a port between finding it free and the node listening on it."""
+"""Somebody else may take a port between finding it free and the node listening on it: the node
+then ends."""
 
 PORTS = range(20000, 32000)
 """Below the ports a kernel gives to clients (32768 up on Linux), so that no passing client
@@ -58,6 +60,10 @@ read -r _
 rm -rf "${FOLDER:?}"
 kill -9 0
 """
+
+
+class NodeEndedError(BrokerError):
+    """A node ended before it accepted connections."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ class NodeBroker(Broker):
             self._configure()
             try:
                 return self._start()
-            except BrokerError:
+            except NodeEndedError:
                 if attempt == START_ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
@@ -202,9 +208,10 @@ class NodeBroker(Broker):
             if group.poll() is None and time.monotonic() < until:
                 time.sleep(0.1)
                 continue
+            kind = BrokerError if group.poll() is None else NodeEndedError
             self.kill()
             end = self._path("output").read_text(errors="replace")[-3000:]
-            raise BrokerError(f"{self._installation} did not start on {self._ports}:\n{end}")
+            raise kind(f"{self._installation} did not start on {self._ports}:\n{end}")
 
     def _environment(self) -> dict[str, str]:
         """Everything the node would otherwise take from, or leave in, the system's places."""
