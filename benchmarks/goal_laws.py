@@ -10,9 +10,11 @@ from __future__ import annotations
 import random
 import statistics
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
+from benchmarks.measure import chosen
 from controlmq import ArxModel, design_controller
 from controlmq.controllers.scale import Scale
 from controlmq.controllers.selector import Selector
@@ -172,10 +174,14 @@ def robust() -> dict[str, Any]:
     }
 
 
-def run() -> dict[str, Any]:
-    parts = (least, handlers, rate, buffer_time, protect, selector, robust)
+PARTS: dict[str, Callable[[], Any]] = {
+    part.__name__: part for part in (least, handlers, rate, buffer_time, protect, selector, robust)
+}
+
+
+def run(*parts: str) -> dict[str, Any]:
     found = {}
-    for part in parts:
-        print(f" {part.__name__}", file=sys.stderr)
-        found[part.__name__] = part()
+    for name, part in chosen(PARTS, parts).items():
+        print(f" {name}", file=sys.stderr)
+        found[name] = part()
     return found
