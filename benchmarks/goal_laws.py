@@ -12,6 +12,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import product
 from typing import Any
 
 from benchmarks.measure import chosen
@@ -39,6 +40,9 @@ from tests.known.goal_cases import (
 PLANTS, DRAW = 8, 2026
 MESSAGES = 1e5
 """Messages that each phase of a plant handles."""
+
+QUIET = ((0.001, 0.011, 0.1), (0.0005, 0.001, 0.005), (0.3, 0.6, 0.9))
+"""Of quiet plants: round trips and work in seconds, and the goal as a share of the capacity."""
 
 MODELS = 1000
 
@@ -80,15 +84,16 @@ def rate() -> dict[str, Any]:
     spreads = {law: statistics.fmean(each[law][1] for each in found) for law in found[0]}
     slow = Plant("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
     (half,) = by_phase(slow, Selector(Goals(goal=0.5), LIMITS), 1)
-    laws: dict[str, Controller] = {
-        "goal": Selector(Goals(goal=1.0), LIMITS),
-        "scale": Scale(LIMITS),
+    laws: dict[str, Callable[[], Controller]] = {
+        "goal": lambda: Selector(Goals(goal=1.0), LIMITS),
+        "scale": lambda: Scale(LIMITS),
     }
     return {
         "error_percent": errors,
         "sd_percent": spreads,
-        "samples_to_2_percent": {
-            name: quiet_settling(0.011, 0.001, 0.5, law) for name, law in laws.items()
+        "most_samples_to_2_percent": {
+            name: max(quiet_settling(*plant, law()) for plant in product(*QUIET))
+            for name, law in laws.items()
         },
         "messages_in_200_s_at_half_a_message_a_second": sum(each.arrivals for each in half),
         "allowed": "error 0.6 of the published PI's, sd no higher, 5 samples, 95 to 105 messages",
