@@ -56,6 +56,8 @@ class BufferTime:
         asked = sample.prefetch * (wanted / sample.prefetch) ** EXPONENT
         if sample.buffer_time < ANSWERING_SHARE * self.buffer_time:
             asked = self._growth.allowed(sample, asked)
+        else:
+            self._growth = Growth()
         return self.limits.clamp(asked)
 
     def _measure(self, sample: Sample, flow: float) -> None:

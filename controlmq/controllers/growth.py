@@ -15,6 +15,12 @@ JUDGED_FACTOR = 1.25
 LEAST_GAIN = 0.2
 """Share of what growth could bring that it must have brought, or else it was in vain."""
 
+LITTLE_LACKED = 0.15
+"""Share of their work that handlers could do in addition, up to which they lack little."""
+
+TRIED_FACTOR = 2.0
+"""Factor on the prefetch that is tried at most after a rest."""
+
 REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
 """Samples for which a growth in vain is not repeated: at first, and at most."""
 
@@ -49,8 +55,10 @@ class Growth:
         """``asked``, or what it may be at most."""
         if self.resting:
             self.resting -= 1
-            if not self.resting or sample.rate < (1 - CHANGED_SHARE) * self._rate:
-                self.resting, self._ceiling = 0, math.inf
+            changed = sample.rate < (1 - CHANGED_SHARE) * self._rate
+            if not self.resting or changed:
+                self.resting = 0
+                self._ceiling = math.inf if changed else TRIED_FACTOR * sample.prefetch
                 self._begin(sample, sample.prefetch)
         else:
             self._judge(sample, asked)
@@ -59,12 +67,14 @@ class Growth:
     def _judge(self, sample: Sample, asked: float) -> None:
         self._age += 1
         if self._age > REST_SAMPLES:
+            self._ceiling = math.inf
             self._begin(sample, sample.prefetch)
         elif sample.prefetch <= SAME_FACTOR * self._prefetch:
             self._begin(sample, min(sample.prefetch, self._prefetch))
         if sample.prefetch < JUDGED_FACTOR * self._prefetch:
             return
         if self._followed(sample):
+            self._ceiling = math.inf
             self._begin(sample, sample.prefetch)
             self._next_rest = REST_SAMPLES
         elif asked > sample.prefetch and sample.busy < 1 - IDLE_SHARE:
@@ -75,12 +85,11 @@ class Growth:
 
     def _followed(self, sample: Sample) -> bool:
         """Whether the growth has brought something."""
-        growth = sample.prefetch / self._prefetch - 1
         gain = sample.rate / self._rate - 1
         lacked = 1 / self._busy - 1
-        if lacked < growth:
-            growth, gain = lacked, max(gain, sample.busy / self._busy - 1)
-        return gain >= LEAST_GAIN * growth
+        if lacked < LITTLE_LACKED:
+            gain = max(gain, sample.busy / self._busy - 1)
+        return gain >= LEAST_GAIN * min(sample.prefetch / self._prefetch - 1, lacked)
 
     def _begin(self, sample: Sample, prefetch: float) -> None:
         self._prefetch, self._rate, self._busy, self._age = prefetch, sample.rate, sample.busy, 0

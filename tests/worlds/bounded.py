@@ -51,13 +51,17 @@ class SteadyDemand:
         if not target:
             given.controlled = True
             given.law = Selector(Goals(at_most=rate), Limits.widest())
-        self.capacity = max(handlers, 1) / given.mean_work
-        """Messages/second that busy handlers do."""
         self.world = World(seed, given)
         self.world.begin()
         for queue in self.world.queues:
             queue.endless = True
         self.subscription = self.world.program.subscriptions[0]
+
+    @property
+    def busy(self) -> float:
+        """Share of time for which handlers ran, as the law has seen it."""
+        busy = [sample.busy for sample in self.subscription.samples]
+        return sum(busy) / len(busy)
 
     def run(self, seconds: float, settling: float = 2.0) -> tuple[float, float]:
         """Messages/second handed over after settling, and the mean number that waited."""
