@@ -66,8 +66,8 @@ SPANS_REMEMBERED = 6
 
 FOLLOWED_GROWTH, FOLLOWED_SHARE = 0.1, 0.5
 """Where the prefetch of a consumer that seems starved has grown by at least this share, and its
-rate by at least half of that, the window is the limit: not the queue, but the turnaround has
-changed."""
+rate by at least half of what it could, the window is the limit: not the queue, but the turnaround
+has changed."""
 
 SPAN_MESSAGES = 100
 """A span does not end before this many messages were waited for: a dry queue shows nothing."""
@@ -403,10 +403,12 @@ class Sensors:
     def _doubt_starvation(self, sample: Sample) -> None:
         """Measure the turnaround again where the rate has followed the prefetch."""
         before, self._before_growth = self._before_growth, None
-        if before is not None and before.rate > 0:
+        if before is not None and before.rate > 0 and before.busy > 0:
             growth = sample.prefetch / before.prefetch - 1
+            # Handlers that are busy now cannot have gained more than they lacked.
+            possible = min(growth, 1 / before.busy - 1)
             gain = sample.rate / before.rate - 1
-            if growth >= FOLLOWED_GROWTH and gain >= FOLLOWED_SHARE * growth:
+            if growth >= FOLLOWED_GROWTH and gain >= FOLLOWED_SHARE * possible > 0:
                 self.turnaround.forget()
                 self._overdue_from = None
                 self._late_seconds, self._late = 0.0, 0

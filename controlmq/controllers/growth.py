@@ -25,7 +25,8 @@ REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
 """Samples for which a growth in vain is not repeated: at first, and at most."""
 
 CHANGED_SHARE = 0.2
-"""Share by which the rate must have fallen for a rest to end early: it is another consumer now."""
+"""Share by which the rate must have fallen for a rest or a growth to end: it is another consumer
+now."""
 
 IDLE_SHARE = 0.02
 """Handlers that are idle for less than this have no use for more messages anyway."""
@@ -66,7 +67,7 @@ class Growth:
 
     def _judge(self, sample: Sample, asked: float) -> None:
         self._age += 1
-        if self._age > REST_SAMPLES:
+        if self._age > REST_SAMPLES or sample.rate < (1 - CHANGED_SHARE) * self._rate:
             self._ceiling = math.inf
             self._begin(sample, sample.prefetch)
         elif sample.prefetch <= SAME_FACTOR * self._prefetch:

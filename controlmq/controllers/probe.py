@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from controlmq.loop import Sample
 
-TRIED_AFTER_SAMPLES = 3
-"""Samples with a starved consumer before more is tried: queues run dry for moments all the time."""
+TRIED_AFTER_SAMPLES = 2
+"""Samples in a row with a starved consumer before more is tried: a queue runs dry for a moment, or
+a network stalls, all the time."""
 
-TRIED_FACTOR = 1.5
+TRIED_FACTOR = 2.0
 """Factor on the prefetch that is tried."""
 
 REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
@@ -15,7 +16,7 @@ REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
 
 
 class Probe:
-    """Asks for half as much again, once in a while, where messages come late.
+    """Asks for twice as much, once in a while, where messages come late.
 
     A live consumer cannot see its queue. Messages that come later than they did mean that the
     queue is short, or that broker or network take longer. Laws stand still in the first case,
@@ -25,33 +26,31 @@ class Probe:
     """
 
     def __init__(self) -> None:
-        self._starved = 0
-        """Samples with a starved consumer, lately."""
+        self._starved = self._filled = 0
+        """Samples in a row with a starved consumer, and with another one."""
         self._before = 0.0
         """The prefetch before the try; 0 while nothing is tried."""
         self._rest, self._next_rest = 0, REST_SAMPLES
 
     def __call__(self, sample: Sample) -> float | None:
         """The prefetch to put in force in place of what laws ask for; None if they know better."""
-        if sample.window_limited:
-            self._starved = max(self._starved - 1, 0)
-            if self._before:
-                self._before, self._next_rest = 0.0, REST_SAMPLES
+        self._rest = max(self._rest - 1, 0)
+        if sample.window_limited or not sample.arrivals:
+            self._filled += 1
+            tried, self._starved, self._before = self._before > 0, 0, 0.0
+            if tried or self._filled >= REST_SAMPLES:
+                self._next_rest = REST_SAMPLES
+            # The turnaround that the law goes by is measured in the next sample.
+            return sample.prefetch if tried else None
+        self._starved, self._filled = self._starved + 1, 0
+        if self._rest or self._starved < TRIED_AFTER_SAMPLES:
             return None
-        if not sample.arrivals:
-            return None
-        if self._rest:
-            self._rest -= 1
-            return None
-        self._starved += 1
-        if self._starved == TRIED_AFTER_SAMPLES:
-            self._before = sample.prefetch
+        if not self._before:
+            self._before, self._starved = sample.prefetch, TRIED_AFTER_SAMPLES
             return TRIED_FACTOR * sample.prefetch
         if self._starved == TRIED_AFTER_SAMPLES + 1:
-            return sample.prefetch  # this one has the prefetch that is tried, and is judged now
-        if self._starved > TRIED_AFTER_SAMPLES + 1:
-            before, self._before, self._starved = self._before, 0.0, 0
-            self._rest = self._next_rest
-            self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
-            return before or None
-        return None
+            return sample.prefetch  # the sensors judge by this sample
+        before, self._before = self._before, 0.0
+        self._rest = self._next_rest
+        self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
+        return before

@@ -76,8 +76,8 @@ def test_a_short_queue_is_not_taken_for_a_long_round_trip() -> None:
         running.advance(until=10.0 + tick / 100)
         running.broker.publish(running.queues[0], 1)
     starved = samples(running)[20:]
-    assert max(sample.prefetch for sample in starved) <= 1.75 * before
-    assert statistics.fmean(sample.prefetch for sample in starved) < 1.15 * before
+    assert max(sample.prefetch for sample in starved) <= 2.25 * before
+    assert statistics.fmean(sample.prefetch for sample in starved) < 1.2 * before
 
 
 def test_a_pool_whose_size_nobody_told_is_not_flooded() -> None:
