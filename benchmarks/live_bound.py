@@ -36,10 +36,10 @@ STRETCHES = (0.1, 1.0, 10.0, 60.0)
 STALL_SECONDS, STALLS_EVERY_SECONDS = 0.3, 15.0
 """For so long the network forwards nothing, again and again."""
 
-ROUND_TRIPS = {60.0: 4.7, 75.0: 0.5, 90.0: 1.0}
+ROUND_TRIPS = {100.0: 4.7, 130.0: 0.5, 160.0: 1.0}
 """Seconds after which the network has so many times its usual round trip."""
 
-CYCLE_SECONDS = 120.0
+CYCLE_SECONDS = 300.0
 """Seconds after which the round trips begin again."""
 
 PUBLISHED_RATE = 520.0

@@ -105,8 +105,8 @@ def bound(found: Mapping[str, Any]) -> list[str]:
     columns = ["run", *stretches, "% of bound and capacity", "waiting"]
     return [
         "A ceiling of 400/s through 11 ms, while the network stalls for 0.3 s every 15 s and its "
-        "round trip changes between half and 4.7 times. Most hand-overs by the core's clock, what "
-        "is allowed, and in brackets the most starts by the handler's own clock:",
+        "round trip changes to 4.7 times, half and back, every 5 minutes. Most hand-overs by the "
+        "core's clock, what is allowed, and in brackets the most starts by the handler's clock:",
         table(columns, rows),
     ]
 
