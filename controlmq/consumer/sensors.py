@@ -189,7 +189,7 @@ class Sensors:
         self._overdue_seconds = 0.0
         """Seconds of that in this interval, before it is known to be starvation."""
         self._before_growth: Sample | None = None
-        """The last sample, if the consumer seemed starved in it."""
+        """The last sample, if messages were late in it."""
         self.interval_from = now
         self._number = -1
         self._before = 0
@@ -413,7 +413,7 @@ class Sensors:
                 self._overdue_from = None
                 self._late_seconds, self._late = 0.0, 0
                 return
-        if not sample.window_limited:
+        if self._late or not sample.window_limited:
             self._before_growth = sample
 
     def _handlers_seen(self) -> tuple[int, float, float]:

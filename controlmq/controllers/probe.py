@@ -8,6 +8,10 @@ TRIED_AFTER_SAMPLES = 2
 """Samples in a row with a starved consumer before more is tried: a queue runs dry for a moment, or
 a network stalls, all the time."""
 
+FALLEN_SHARE = 0.8
+"""Share of the rate before: below it a consumer that seemed starved still does, whatever sensors
+say, which cannot tell for a while."""
+
 TRIED_FACTOR = 2.0
 """Factor on the prefetch that is tried."""
 
@@ -28,6 +32,8 @@ class Probe:
     def __init__(self) -> None:
         self._starved = self._filled = 0
         """Samples in a row with a starved consumer, and with another one."""
+        self._rate = 0.0
+        """That of the last other one, messages/second."""
         self._before = 0.0
         """The prefetch before the try; 0 while nothing is tried."""
         self._rest, self._next_rest = 0, REST_SAMPLES
@@ -35,13 +41,16 @@ class Probe:
     def __call__(self, sample: Sample) -> float | None:
         """The prefetch to put in force in place of what laws ask for; None if they know better."""
         self._rest = max(self._rest - 1, 0)
-        if sample.window_limited or not sample.arrivals:
+        fallen = self._starved > 0 and not self._before and sample.rate < FALLEN_SHARE * self._rate
+        if not sample.arrivals or (sample.window_limited and not fallen):
+            self._rate = sample.rate
             self._filled += 1
-            tried, self._starved, self._before = self._before > 0, 0, 0.0
-            if tried or self._filled >= REST_SAMPLES:
+            if self._before or self._filled >= REST_SAMPLES:
                 self._next_rest = REST_SAMPLES
-            # The turnaround that the law goes by is measured in the next sample.
-            return sample.prefetch if tried else None
+            # The first sample of a try has the old turnaround, which a law must not go by.
+            first = self._before and self._starved == TRIED_AFTER_SAMPLES
+            self._starved, self._before = 0, 0.0
+            return sample.prefetch if first else None
         self._starved, self._filled = self._starved + 1, 0
         if self._rest or self._starved < TRIED_AFTER_SAMPLES:
             return None
