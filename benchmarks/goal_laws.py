@@ -17,11 +17,9 @@ from typing import Any
 
 from benchmarks.measure import chosen
 from controlmq import ArxModel, design_controller
-from controlmq.controllers.scale import Scale
 from controlmq.controllers.selector import Selector
 from controlmq.design.analysis import analyse
 from controlmq.goals import Goals
-from controlmq.loop import Controller
 from controlmq.model import ConfidenceIntervals
 from simulator.studies.tournament import peers
 from simulator.studies.tournament.plants import Phase, Plant, drawn, with_rates
@@ -84,17 +82,12 @@ def rate() -> dict[str, Any]:
     spreads = {law: statistics.fmean(each[law][1] for each in found) for law in found[0]}
     slow = Plant("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
     (half,) = by_phase(slow, Selector(Goals(goal=0.5), LIMITS), 1)
-    laws: dict[str, Callable[[], Controller]] = {
-        "goal": lambda: Selector(Goals(goal=1.0), LIMITS),
-        "scale": lambda: Scale(LIMITS),
-    }
     return {
         "error_percent": errors,
         "sd_percent": spreads,
-        "most_samples_to_2_percent": {
-            name: max(quiet_settling(*plant, law()) for plant in product(*QUIET))
-            for name, law in laws.items()
-        },
+        "most_samples_to_2_percent": max(
+            quiet_settling(*plant, Selector(Goals(goal=1.0), LIMITS)) for plant in product(*QUIET)
+        ),
         "messages_in_200_s_at_half_a_message_a_second": sum(each.arrivals for each in half),
         "allowed": "error 0.6 of the published PI's, sd no higher, 5 samples, 95 to 105 messages",
     }

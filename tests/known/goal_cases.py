@@ -141,7 +141,7 @@ def rate_found(plant: Plant, seed: int) -> dict[str, tuple[float, float]]:
 def quiet_settling(round_trip: float, work: float, share: float, law: Controller) -> int:
     """Samples from prefetch 1 until the rate stays within 2 % of a share of the capacity."""
     goal = share / work
-    plant = Plant("quiet", [Phase(40, round_trip, work, goal=goal)], spread_acks=True)
+    plant = Plant("quiet", [Phase(40, round_trip, work, goal=goal)])
     rates = [sample.rate for sample in by_phase(plant, law, 1)[0]]
     off = [k for k, rate in enumerate(rates) if abs(rate / goal - 1) > 0.02]
     return off[-1] + 1 if off else 0
