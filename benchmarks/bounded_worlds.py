@@ -50,8 +50,8 @@ def reached() -> dict[str, Any]:
     for seed in range(DEMANDS):
         demand = drawn_demand(seed)
         rate, waited = demand.run(MEASURED_SECONDS, SETTLING_SECONDS)
-        # Where handlers are the limit, the share of time for which they run: their work is random.
-        shares.append(max(rate / demand.rate, demand.busy))
+        # Where handlers are the limit, also the share of time for which they run: work is random.
+        shares.append(max(rate / min(demand.rate, demand.capacity), demand.busy))
         waiting.append(waited)
         said = f"{rate:.1f}/s, busy {demand.busy:.3f}, waiting {waited:.2f}"
         print(f"  {seed}: at most {demand.rate:.1f}/s: {said}", file=sys.stderr)

@@ -51,6 +51,8 @@ class SteadyDemand:
         if not target:
             given.controlled = True
             given.law = Selector(Goals(at_most=rate), Limits.widest())
+        self.capacity = max(handlers, 1) / given.mean_work
+        """Messages/second that busy handlers do."""
         self.world = World(seed, given)
         self.world.begin()
         for queue in self.world.queues:
