@@ -1,4 +1,7 @@
-"""Run benchmarks: ``python -m benchmarks [NAME ...]``, all without a name."""
+"""Run benchmarks: ``python -m benchmarks [NAME ...]``, all without a name.
+
+Some consist of parts that can be run by themselves: ``NAME:PART,PART``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import platform
 import sys
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__main__", "live_consumer", "measure"}
+NOT_BENCHMARKS = {"__main__", "live_consumer", "live_page", "measure"}
 
 
 def names() -> list[str]:
@@ -23,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names()))
     chosen = parser.parse_args().names or names()
-    unknown = sorted(set(chosen) - set(names()))
+    unknown = sorted({name.partition(":")[0] for name in chosen} - set(names()))
     if unknown:
         print(f"no benchmark {unknown[0]!r}; there are {', '.join(names())}.", file=sys.stderr)
         return 2
@@ -31,9 +34,11 @@ def main() -> int:
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
-    for name in chosen:
-        print(f"{name} ...", file=sys.stderr)
-        results[name] = importlib.import_module(f"benchmarks.{name}").run()
+    for words in chosen:
+        print(f"{words} ...", file=sys.stderr)
+        name, _, parts = words.partition(":")
+        run = importlib.import_module(f"benchmarks.{name}").run
+        results[name] = run(*parts.split(",")) if parts else run()
     print(json.dumps(results, indent=2))
     return 0
 

@@ -17,6 +17,7 @@ import pika
 import controlmq
 from benchmarks.measure import awake
 from controlmq import ArxModel, Limits, Step, TraceWriter
+from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.controllers import OpenLoop, random_levels
 from controlmq.loop import Controller, Transition
 from tests.testbed import Broker, Proxy, start_broker
@@ -59,6 +60,52 @@ def work(seconds: float = WORK) -> None:
         pass
 
 
+@dataclass
+class Work:
+    """What the handler does with a message; may change while a consumer runs."""
+
+    seconds: float = WORK
+
+
+def wrapped(
+    parameters: Any,
+    queue: str,
+    samples: int,
+    *,
+    doing: Work | None = None,
+    after: Callable[[ControlledConsumer, int], None] = lambda consumer, number: None,
+    **given: Any,
+) -> list[Step]:
+    """Run one consumer, wrapped with what is ``given``, for ``samples`` samples.
+
+    ``after`` is called with the consumer and the number of samples that are over.
+    """
+    doing = doing or Work()
+    steps: list[Step] = []
+    connection = pika.BlockingConnection(parameters)
+
+    def on_step(step: Step) -> None:
+        steps.append(step)
+        after(consumer, len(steps))
+        if len(steps) == samples:
+            connection.add_callback_threadsafe(channel.stop_consuming)
+
+    channel = controlmq.wrap(
+        connection.channel(), on_step=on_step, **{"interval": INTERVAL, "prefetch": 1.0} | given
+    )
+
+    def handle(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if doing.seconds:
+            work(doing.seconds)
+        channel.basic_ack(method.delivery_tag)
+
+    tag = channel.basic_consume(queue, handle)
+    consumer = channel.adaptive_consumers[tag]
+    channel.start_consuming()
+    connection.close()
+    return steps[:samples]  # one more may end before consuming has stopped
+
+
 def consume(
     bed: Bed,
     queue: str,
@@ -75,36 +122,22 @@ def consume(
 
     ``events`` are things to do at the start of a sample.
     """
-    steps: list[Step] = []
-    connection = pika.BlockingConnection(bed.proxy.parameters)
 
-    def on_step(step: Step) -> None:
-        steps.append(step)
-        consumer.goal = goal(len(steps))
-        events.get(len(steps), _nothing)()
-        if len(steps) == samples:
-            connection.add_callback_threadsafe(channel.stop_consuming)
+    def after(consumer: ControlledConsumer, number: int) -> None:
+        consumer.goal = goal(number)
+        events.get(number, _nothing)()
 
-    channel = controlmq.wrap(
-        connection.channel(),
-        goal(0),
-        controller,
-        interval=INTERVAL,
+    return wrapped(
+        bed.proxy.parameters,
+        queue,
+        samples,
+        after=after,
+        goal=goal(0),
+        controller=controller,
         prefetch=prefetch,
         limits=limits,
         record=record,
-        on_step=on_step,
     )
-
-    def handle(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        work()
-        channel.basic_ack(method.delivery_tag)
-
-    tag = channel.basic_consume(queue, handle)
-    consumer = channel.adaptive_consumers[tag]
-    channel.start_consuming()
-    connection.close()
-    return steps
 
 
 def _nothing() -> None:

@@ -6,9 +6,12 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+Part = TypeVar("Part")
 
 
 def spread(values: Sequence[float]) -> dict[str, float | int]:
@@ -22,6 +25,14 @@ def spread(values: Sequence[float]) -> dict[str, float | int]:
         "most": max(values),
         "repetitions": len(values),
     }
+
+
+def chosen(parts: Mapping[str, Part], names: Sequence[str]) -> dict[str, Part]:
+    """The parts of a benchmark that are named, all of them without a name."""
+    unknown = sorted(set(names) - set(parts))
+    if unknown:
+        raise SystemExit(f"no part {unknown[0]!r}; there are {', '.join(parts)}.")
+    return {name: parts[name] for name in names or parts}
 
 
 def peak_memory() -> float:

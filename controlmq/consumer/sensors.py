@@ -64,6 +64,11 @@ SPAN_SECONDS = 10.0
 SPANS_REMEMBERED = 6
 """A turnaround that has grown is believed after this many spans."""
 
+FOLLOWED_GROWTH, FOLLOWED_SHARE = 0.1, 0.5
+"""Where the prefetch of a consumer that seems starved has grown by at least this share, and its
+rate by at least half of what it could, the window is the limit: not the queue, but the turnaround
+has changed."""
+
 SPAN_MESSAGES = 100
 """A span does not end before this many messages were waited for: a dry queue shows nothing."""
 
@@ -100,6 +105,11 @@ class Turnaround:
     def late_after(self) -> float:
         """Seconds after its release from which a slot is overdue."""
         return self.usual * (1 + LATE_SHARE_OF_TURNAROUND) + LATE_SECONDS
+
+    def forget(self) -> None:
+        """It has changed: the next message tells it."""
+        self._spans.clear()
+        self._lowest, self._count = math.inf, 0
 
     def measured(self, seconds: float, now: float) -> None:
         """A message that the consumer waited for came ``seconds`` after its slot's release."""
@@ -178,6 +188,8 @@ class Sensors:
         self._overdue_to = now
         self._overdue_seconds = 0.0
         """Seconds of that in this interval, before it is known to be starvation."""
+        self._before_growth: Sample | None = None
+        """The last sample, if messages were late in it."""
         self.interval_from = now
         self._number = -1
         self._before = 0
@@ -351,7 +363,8 @@ class Sensors:
         self._add_call(now)
         if self._turnarounds:
             self._turnaround = self._turnaround_seconds / self._turnarounds
-        elif self._shortest < self._turnaround:
+        elif self._shortest < self._turnaround and not self._late:
+            # No message was waited for, so that each shows the turnaround at most.
             self._turnaround = self._shortest
         handlers, running, waiting = self._handlers_seen()
         buffered = max(self._buffer_seconds, self._left_seconds, 0.0) + self._gated_area
@@ -374,6 +387,7 @@ class Sensors:
             gated=self._gated_area / interval,
             unused=unused,
         )
+        self._doubt_starvation(sample)
         self.slot_seconds, self.acks = self._open_area, self._handled
         self._before += self.arrivals
         self.arrivals = self._handled = self._handled_in_calls = self._turnarounds = 0
@@ -385,6 +399,22 @@ class Sensors:
         self._starved = self._overdue_seconds = 0.0
         self.interval_from = now
         return sample
+
+    def _doubt_starvation(self, sample: Sample) -> None:
+        """Measure the turnaround again where the rate has followed the prefetch."""
+        before, self._before_growth = self._before_growth, None
+        if before is not None and before.rate > 0 and before.busy > 0:
+            growth = sample.prefetch / before.prefetch - 1
+            # Handlers that are busy now cannot have gained more than they lacked.
+            possible = min(growth, 1 / before.busy - 1)
+            gain = sample.rate / before.rate - 1
+            if growth >= FOLLOWED_GROWTH and gain >= FOLLOWED_SHARE * possible > 0:
+                self.turnaround.forget()
+                self._overdue_from = None
+                self._late_seconds, self._late = 0.0, 0
+                return
+        if self._late or not sample.window_limited:
+            self._before_growth = sample
 
     def _handlers_seen(self) -> tuple[int, float, float]:
         """How many handlers there are, and seconds in them and before them, over all messages."""

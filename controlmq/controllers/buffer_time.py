@@ -17,6 +17,10 @@ SAME_WORK_FACTOR = 1.3
 """The same for the rate of busy handlers: after a change of the work the buffer holds messages
 that came before it."""
 
+ANSWERING_SHARE = 0.5
+"""Share of the wanted time from which on messages wait: the prefetch has its effect then, and it
+does not matter whether the rate follows."""
+
 SMOOTHING_MESSAGES = 50.0
 """Arrivals over which that time is smoothed: a sample with as many counts one half."""
 
@@ -50,7 +54,11 @@ class BufferTime:
         assert self._elsewhere is not None
         wanted = flow * (self._elsewhere + sample.handler_time + self.buffer_time)
         asked = sample.prefetch * (wanted / sample.prefetch) ** EXPONENT
-        return self.limits.clamp(self._growth.allowed(sample, asked))
+        if sample.buffer_time < ANSWERING_SHARE * self.buffer_time:
+            asked = self._growth.allowed(sample, asked)
+        else:
+            self._growth = Growth()
+        return self.limits.clamp(asked)
 
     def _measure(self, sample: Sample, flow: float) -> None:
         """Take in the time that a slot spends elsewhere."""

@@ -13,13 +13,20 @@ JUDGED_FACTOR = 1.25
 """Factor by which the prefetch must have grown before it is judged what that has brought."""
 
 LEAST_GAIN = 0.2
-"""Share of the growth of the prefetch that the rate must follow, or else it was in vain."""
+"""Share of what growth could bring that it must have brought, or else it was in vain."""
+
+LITTLE_LACKED = 0.15
+"""Share of their work that handlers could do in addition, up to which they lack little."""
+
+TRIED_FACTOR = 2.0
+"""Factor on the prefetch that is tried at most after a rest."""
 
 REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
 """Samples for which a growth in vain is not repeated: at first, and at most."""
 
 CHANGED_SHARE = 0.2
-"""Share by which the rate must have fallen for a rest to end early: it is another consumer now."""
+"""Share by which the rate must have fallen for a rest or a growth to end: it is another consumer
+now."""
 
 IDLE_SHARE = 0.02
 """Handlers that are idle for less than this have no use for more messages anyway."""
@@ -32,6 +39,9 @@ class Growth:
     prefetch is. A growth by a quarter or more that the rate did not follow, by a fifth of it, is
     taken back to what the rate has followed, and tried again only after a rest, which doubles
     each time.
+
+    Handlers that lack little can gain less than the prefetch has grown by: a fifth of what they
+    lacked is enough then, and their busy share tells it, which scatters less than the rate.
     """
 
     def __init__(self) -> None:
@@ -39,30 +49,34 @@ class Growth:
         """Samples for which growth is not tried."""
         self._ceiling = math.inf
         self._next_rest = REST_SAMPLES
-        self._prefetch, self._rate, self._age = 0.0, 0.0, REST_SAMPLES
+        self._prefetch, self._rate, self._busy, self._age = 0.0, 0.0, 1.0, REST_SAMPLES
         """Where the present growth began, and how many samples ago."""
 
     def allowed(self, sample: Sample, asked: float) -> float:
         """``asked``, or what it may be at most."""
         if self.resting:
             self.resting -= 1
-            if not self.resting or sample.rate < (1 - CHANGED_SHARE) * self._rate:
-                self.resting, self._ceiling = 0, math.inf
-                self._begin(sample.prefetch, sample.rate)
+            changed = sample.rate < (1 - CHANGED_SHARE) * self._rate
+            if not self.resting or changed:
+                self.resting = 0
+                self._ceiling = math.inf if changed else TRIED_FACTOR * sample.prefetch
+                self._begin(sample, sample.prefetch)
         else:
             self._judge(sample, asked)
         return min(asked, self._ceiling)
 
     def _judge(self, sample: Sample, asked: float) -> None:
         self._age += 1
-        if self._age > REST_SAMPLES:
-            self._begin(sample.prefetch, sample.rate)
+        if self._age > REST_SAMPLES or sample.rate < (1 - CHANGED_SHARE) * self._rate:
+            self._ceiling = math.inf
+            self._begin(sample, sample.prefetch)
         elif sample.prefetch <= SAME_FACTOR * self._prefetch:
-            self._begin(min(sample.prefetch, self._prefetch), sample.rate)
+            self._begin(sample, min(sample.prefetch, self._prefetch))
         if sample.prefetch < JUDGED_FACTOR * self._prefetch:
             return
-        if sample.rate / self._rate - 1 >= LEAST_GAIN * (sample.prefetch / self._prefetch - 1):
-            self._begin(sample.prefetch, sample.rate)
+        if self._followed(sample):
+            self._ceiling = math.inf
+            self._begin(sample, sample.prefetch)
             self._next_rest = REST_SAMPLES
         elif asked > sample.prefetch and sample.busy < 1 - IDLE_SHARE:
             # As far as the rate has followed, the growth was right.
@@ -70,5 +84,13 @@ class Growth:
             self.resting = self._next_rest
             self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
 
-    def _begin(self, prefetch: float, rate: float) -> None:
-        self._prefetch, self._rate, self._age = prefetch, rate, 0
+    def _followed(self, sample: Sample) -> bool:
+        """Whether the growth has brought something."""
+        gain = sample.rate / self._rate - 1
+        lacked = 1 / self._busy - 1
+        if lacked < LITTLE_LACKED:
+            gain = max(gain, sample.busy / self._busy - 1)
+        return gain >= LEAST_GAIN * min(sample.prefetch / self._prefetch - 1, lacked)
+
+    def _begin(self, sample: Sample, prefetch: float) -> None:
+        self._prefetch, self._rate, self._busy, self._age = prefetch, sample.rate, sample.busy, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from controlmq.controllers.growth import Growth
 from controlmq.controllers.limits import Limits
@@ -85,8 +86,11 @@ class LeastPrefetch:
         asked = max((1 + self._margin) * needed, 1.0)
         if self.rate is not None:
             asked += 1.0
-        if self.rate is None or sample.rate < REACHED_SHARE * self.rate:
-            asked = self._growth.allowed(sample, asked)
+        done = _done_with(sample)
+        if self.rate is None or done.rate < REACHED_SHARE * self.rate:
+            asked = self._growth.allowed(done, asked)
+        else:
+            self._growth = Growth()  # it has brought what was wanted
         self._asked = self.limits.clamp(asked)
         return self._asked
 
@@ -104,3 +108,14 @@ class LeastPrefetch:
         self._margin += self._step * (1 + self._margin) * deviation * trust
         if self.rate is not None:
             self._margin = max(self._margin, 0.0)
+
+
+def _done_with(sample: Sample) -> Sample:
+    """The sample with the messages that handlers were done with, in place of those that came.
+
+    While a window fills, more come: a pool of handlers whose size is not known takes all in.
+    """
+    if sample.handler_time <= 0:
+        return sample
+    seconds = sample.handlers * sample.busy * sample.interval
+    return replace(sample, arrivals=max(round(seconds / sample.handler_time), 1))

@@ -6,6 +6,7 @@ from controlmq.controllers.buffer_time import BufferTime
 from controlmq.controllers.costs import Costs
 from controlmq.controllers.least import LeastPrefetch
 from controlmq.controllers.limits import Limits
+from controlmq.controllers.probe import Probe
 from controlmq.controllers.protect import Protect
 from controlmq.goals import Goals
 from controlmq.loop import Controller, Sample
@@ -30,6 +31,7 @@ class Selector:
         self.told: dict[str, str] = {}
         """What goals cost at present, by the word of the goal."""
         self._costs = Costs()
+        self._probe = Probe()
         self._least = LeastPrefetch(limits)
         self._buffer_time: BufferTime | None = None
         self._protect: Protect | None = None
@@ -72,6 +74,10 @@ class Selector:
     def __call__(self, sample: Sample, goal: float) -> float:
         """The least prefetch that any law asks for."""
         asked = {word: law(sample, goal) for word, law in self.laws.items()}
+        tried = self._probe(sample)
+        if tried is not None and self.controller is None:
+            for word in asked.keys() - {"protect"}:
+                asked[word] = self.limits.clamp(tried)
         self.in_force = min(asked, key=lambda word: asked[word])
         self.told = self._costs(sample, self._goals, self.in_force)
         return asked[self.in_force]

@@ -10,6 +10,7 @@ from controlmq.experiments.drawing import one_plot, svg
 from controlmq.student import Interval
 from simulator.studies.tournament import METRICS, TABLES, Trial, run_trial
 from simulator.studies.tournament.plan import Plan, Row, best_variants, table_of
+from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,14 @@ NOTES = {
     "nothing between two samples, and cannot know of a shorter round trip before the next one.",
 }
 """What a table alone does not tell."""
+
+VECTOR = (
+    "Requests in flight to a service whose answers take longer the more of them there are, as in "
+    "the tests of Vector's adaptive request concurrency (those without errors), until all are "
+    "answered. In bold: within the band that Vector expects of its own law, to one decimal. A "
+    "service that is never slower asks for as many as possible, and the band there is how far "
+    "Vector's law gets until the end."
+)
 
 OURS, THEIRS = "#0072b2", "#999999"
 
@@ -82,7 +91,21 @@ def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
         parts += [f"## {TITLES[table]}", _verdict(table, rows)]
         parts += [NOTES[table]] if table in NOTES else []
         parts += [f"![{TITLES[table]}](tournament-{table}.svg)", _table(table, rows)]
+    parts += ["## Vector's scenarios", VECTOR, _vector_table()]
     return "\n\n".join(parts) + "\n"
+
+
+def _vector_table() -> str:
+    """The mean number in flight of each law with each service, in bold where Vector expects it."""
+    lines = [f"| scenario | Vector expects | {' | '.join(LAWS)} |", "|---" * (2 + len(LAWS)) + "|"]
+    for service in SERVICES:
+        low, high = service.band
+        found = [in_flight(service, make()) for make in LAWS.values()]
+        cells = " | ".join(
+            f"**{each:.2f}**" if low <= round(each, 1) <= high else f"{each:.2f}" for each in found
+        )
+        lines.append(f"| {service.name} | {low:g} to {high:g} | {cells} |")
+    return "\n".join(lines)
 
 
 def _verdict(table: str, rows: Sequence[Row]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -84,6 +84,39 @@ def test_idle_handlers_are_no_reason_for_more_where_the_broker_is_the_limit() ->
     found = plant.run(LeastPrefetch(LIMITS), 1.0, 400)
     assert max(found) < 60
     assert sum(found) / len(found) < 12
+
+
+class ReadsInBatches(Formulas):
+    """Its client takes a while to read from its socket, and reads all that has come at once."""
+
+    reading = 0.0001
+    """Seconds."""
+
+    def sample(self, prefetch: float) -> Sample:
+        waiting = max(prefetch - (self.turnaround + self.handler_time) / self.handler_time, 0.0)
+        gap = self.reading / (1 + waiting / 2)
+        rate = min(prefetch / (self.turnaround + self.handler_time), 1 / (self.handler_time + gap))
+        found = super().sample(prefetch)
+        return replace(found, arrivals=round(rate), busy=rate * self.handler_time)
+
+
+def test_growth_is_not_in_vain_where_handlers_that_lack_little_lack_less_by_it() -> None:
+    plant = ReadsInBatches(0.011, 0.001)
+    found = plant.run(LeastPrefetch(LIMITS), 1.0, 30)
+    assert plant.sample(12.0).busy < 0.92
+    assert plant.sample(found[12]).busy > 0.97
+    assert max(found) < 35
+
+
+def test_messages_that_wait_show_that_growth_is_not_in_vain() -> None:
+    """Handlers are idle for 5 % of their time, whatever waits before them."""
+    plant = Formulas(0.011, 0.001)
+    law = BufferTime(LIMITS, 0.05)
+    prefetch = 1.0
+    for _ in range(15):
+        sample = plant.sample(prefetch)
+        prefetch = law(replace(sample, busy=0.95 * sample.busy), float("nan"))
+    assert plant.sample(prefetch).buffer_time == pytest.approx(0.05, rel=0.1)
 
 
 def test_a_bucket_needs_what_its_rate_needs_and_little_more() -> None:

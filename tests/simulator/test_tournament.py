@@ -11,6 +11,7 @@ from controlmq.loop import Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, run_trial
 from simulator.studies.tournament.peers import envoy, gradient2, hpa, on_off, vegas
 from simulator.studies.tournament.plan import Plan, best_variants, table_of
+from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
 PLAN = Plan(tuning=1, held_out=1, seeds=2, messages=500)
 
@@ -50,6 +51,21 @@ def test_peers_are_their_formulas() -> None:
     law = vegas()
     assert law(sample(100, 200, 0.1), 1) == 102
     assert law(sample(100, 200, 0.2), 1) == 98
+
+
+def test_the_service_of_vector_slows_down_as_its_tests_say() -> None:
+    """Their formula: 1 + scale (n - 1) + knee_exp^(n - knee_start) - 1 times the delay."""
+    found = {service.name: service.factor(12) for service in SERVICES}
+    assert found["shallow-knee"] == pytest.approx(1.1**2)
+    assert found["slow-link"] == pytest.approx(12.0)
+    assert found["constant-link"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["shallow-knee", "slow-link", "jittery-link-small"])
+def test_protection_is_within_the_bands_of_vector(name: str) -> None:
+    (service,) = [each for each in SERVICES if each.name == name]
+    low, high = service.band
+    assert low <= in_flight(service, LAWS["protect"]()) <= high
 
 
 @pytest.mark.spark

@@ -60,6 +60,11 @@ class Adapter(Books):
             raise Violation(f"a sample is impossible: {sample}")
         if self.world.circumstances.paced:
             self._check_pace(subscription, sample)
+        law = self.world.circumstances.law
+        if law is not None:
+            self._aim(subscription, law(sample, math.nan))
+            subscription.consumer.actuate(subscription.target)
+            subscription.samples.append(sample)
         random_ = self.world.random
         if self.world.circumstances.moves and random_() < 0.5:
             self._aim(subscription, draw_target(random_))

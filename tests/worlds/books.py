@@ -9,6 +9,7 @@ from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
 from controlmq.consumer.lanes import Lane
 from controlmq.controllers.limits import Limits
+from controlmq.loop import Sample
 from tests.worlds.broker import BrokerQueue, Violation
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Subscription:
         "redelivered",
         "refused",
         "sampled",
+        "samples",
         "sensors",
         "since",
         "spacing",
@@ -61,6 +63,8 @@ class Subscription:
         self.sensors = consumer.sensors
         self.max_held = consumer.window.max_held
         self.target = consumer.window.target
+        self.samples: list[Sample] = []
+        """Those that a law has seen."""
         self.alive = True
         self.doomed = False
         """Whether the broker has cancelled a lane, of which the program may not know yet."""

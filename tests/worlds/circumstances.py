@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from controlmq.consumer.consumer import Shape, WindowChoice
 from controlmq.controllers.limits import Limits
+from controlmq.loop import Controller
 
 Draw = Callable[[], float]
 
@@ -63,12 +64,17 @@ class Circumstances:
     at_most: float = 0.0
     """Messages/second that may be handed over; 0 for any number."""
     burst: float | None = None
+    law: Controller | None = None
+    """Moves the prefetch with every sample, as a goal without a model does live."""
+    timers_late: float = 0.0
+    """By so much wake-ups come later than the core asks for."""
 
     def shape(self) -> Shape:
         """The part that the core gets to know."""
         return Shape(
             window=self.window,
             controlled=self.controlled,
+            spreads=self.law is None,
             limits=self.limits,
             max_held=self.max_held,
             max_hold=self.max_hold,

@@ -173,10 +173,11 @@ class World:
         broker = self.broker
         queues = self.queues
         steady = self._steady
+        late = self.circumstances.timers_late
         while self.events < events:
             program = self.program
             core = program.core
-            wake_at = math.inf if program.busy else min(core.wake_at, core.hand_over_at)
+            wake_at = math.inf if program.busy else min(core.wake_at, core.hand_over_at) + late
             if heap and heap[0][0] <= wake_at:
                 if heap[0][0] > until:
                     break

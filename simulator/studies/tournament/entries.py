@@ -67,13 +67,18 @@ def model_of(plant: Plant) -> ArxModel:
     )
     for _ in loop.run(EXPERIMENT_SAMPLES + 1):
         pass
+    return fitted(rows, plant.interval, (min(levels), max(knee, max(levels))))
+
+
+def fitted(
+    rows: Sequence[tuple[float, float, float]], interval: float, linear_range: tuple[float, float]
+) -> ArxModel:
+    """A model by least squares of rows ``(y, u, y_next)``."""
     y, u, y_next = np.array(rows).T
     # A consumer forgets within a sample, and a below 0 is noise.
     a, b, c = np.linalg.lstsq(np.column_stack([y, u, np.ones_like(u)]), y_next, rcond=None)[0]
     a = float(min(max(a, 0.0), 0.9))
-    return ArxModel(
-        a, float(max(b, 1e-6)), float(c), plant.interval, (min(levels), max(knee, max(levels)))
-    )
+    return ArxModel(a, float(max(b, 1e-6)), float(c), interval, linear_range)
 
 
 def _published(kind: str) -> Callable[[Plant], Controller]:

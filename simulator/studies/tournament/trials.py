@@ -57,14 +57,22 @@ def run_trial(trial: Trial) -> dict[str, float]:
         (phase, [step.sample for _, step in steps])
         for phase, steps in groupby(drive(plant, controller, trial.seed), lambda at: at[0])
     ]
-    if trial.table == "rate":
+    full = () if trial.table == "rate" else rates_without_loss(trial.plant, trial.seed)
+    return judge(trial.table, phases, full)
+
+
+def judge(
+    table: str, phases: Sequence[tuple[Phase, Sequence[Sample]]], full: Sequence[float]
+) -> dict[str, float]:
+    """The metrics of a table from the samples of each phase.
+
+    ``full`` are the settled rates of a prefetch that loses nothing; a rate needs none.
+    """
+    if table == "rate":
         return _rate(phases)
-    full = rates_without_loss(trial.plant, trial.seed)
-    if trial.table == "at_most":
+    if table == "at_most":
         return _at_most(phases, full)
-    if trial.table == "least":
-        return _least(phases, full)
-    return _buffer_time(phases, full)
+    return _least(phases, full) if table == "least" else _buffer_time(phases, full)
 
 
 def cost(table: str, metrics: Mapping[str, float]) -> float:
@@ -90,7 +98,7 @@ def second_half(samples: Sequence[Sample]) -> Sequence[Sample]:
     return samples[len(samples) // 2 :]
 
 
-def _rate(phases: Sequence[tuple[Phase, list[Sample]]]) -> dict[str, float]:
+def _rate(phases: Sequence[tuple[Phase, Sequence[Sample]]]) -> dict[str, float]:
     errors: list[float] = []
     spreads: list[float] = []
     for phase, samples in phases:
@@ -109,7 +117,7 @@ def _asleep(plant: Plant) -> Plant:
 
 
 def _at_most(
-    phases: Sequence[tuple[Phase, list[Sample]]], full: Sequence[float]
+    phases: Sequence[tuple[Phase, Sequence[Sample]]], full: Sequence[float]
 ) -> dict[str, float]:
     over = [sample.rate / phase.goal - 1 for phase, samples in phases for sample in samples]
     losses = [
@@ -119,7 +127,9 @@ def _at_most(
     return {"over": 100 * max(0.0, *over), "lost": max(0.0, statistics.fmean(losses))}
 
 
-def _least(phases: Sequence[tuple[Phase, list[Sample]]], full: Sequence[float]) -> dict[str, float]:
+def _least(
+    phases: Sequence[tuple[Phase, Sequence[Sample]]], full: Sequence[float]
+) -> dict[str, float]:
     settled = [second_half(samples) for _, samples in phases]
     return {
         "lost": statistics.fmean(
@@ -140,7 +150,7 @@ def buffered(samples: Sequence[Sample]) -> float:
 
 
 def _buffer_time(
-    phases: Sequence[tuple[Phase, list[Sample]]], full: Sequence[float]
+    phases: Sequence[tuple[Phase, Sequence[Sample]]], full: Sequence[float]
 ) -> dict[str, float]:
     errors, losses = [], []
     for (phase, samples), rate in zip(phases, full, strict=True):

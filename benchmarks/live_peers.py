@@ -1,0 +1,180 @@
+"""Our laws on a real broker through 11 ms while the work changes, beside those of others.
+
+Peers are the three strongest laws of each table of the tournament, through the same window, and
+what users do today: a fixed prefetch of 1, 10 or 250, and for a ceiling a sleep in the handler.
+Every law runs once; a law that is in two tables is judged by both. Parts are the tables.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from benchmarks.live_consumer import WORK, Bed, Work, bed, wrapped
+from benchmarks.live_laws import changing_work
+from benchmarks.measure import chosen
+from controlmq import Limits, Step
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.controllers import OpenLoop, random_levels
+from controlmq.controllers.resolve import build, default_tuning
+from controlmq.loop import Sample, Transition
+from controlmq.model import ArxModel
+from simulator.studies.tournament import METRICS, Phase, cost, peers
+from simulator.studies.tournament.entries import fitted
+from simulator.studies.tournament.trials import judge
+from tests.testbed.proxy import ROUND_TRIP
+
+WORKS = (WORK, 2 * WORK, WORK)
+"""Seconds of work a message, one after the other."""
+
+INTERVAL, PHASE_SAMPLES = 0.5, 16
+"""Seconds a sample, and samples of each work."""
+
+RATE, BUFFER_TIME = 400.0, 0.05
+"""Messages/second to hold or to stay below; seconds in the buffer."""
+
+LIMITS = Limits(0.1, 1000.0)
+EXPERIMENT_SAMPLES, EXPERIMENT_PREFETCHES = 30, (0.5, 9.0)
+"""Of the experiment that the model of the published PI comes from."""
+
+FIXED = ("fixed 1", "fixed 10", "fixed 250")
+
+TABLES = {
+    "rate": ("goal", "pi, published poles", "hpa", "spark", *FIXED),
+    "at_most": (
+        "at most",
+        "pi, published poles",
+        "hpa",
+        "astar",
+        "sleep in the handler",
+        *FIXED,
+    ),
+    "buffer_time": ("buffer time", "codel", "hpa on time", *FIXED),
+    "least": ("least", "envoy", "vegas", "gradient2", *FIXED),
+}
+"""The laws of each table, ours first. For a time in the buffer the tournament has two peers,
+and after them what users do."""
+
+GOALS = {"rate": RATE, "at_most": RATE, "buffer_time": BUFFER_TIME, "least": 1.0}
+
+
+@dataclass(frozen=True)
+class Law:
+    """What a consumer is wrapped with. ``spreads`` its acks: where a rate is to be held."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    spreads: bool = True
+    sleeps: bool = False
+
+
+def laws(model: Callable[[], ArxModel]) -> dict[str, Callable[[], Law]]:
+    """Every law by its name; peers as light tuning made them, where that is better."""
+
+    def rate(controller: Any) -> Law:
+        return Law({"goal": RATE, "controller": controller, "limits": LIMITS})
+
+    def other(controller: Any, goal: float) -> Law:
+        return Law({"goal": goal, "controller": controller, "limits": LIMITS}, spreads=False)
+
+    return {
+        "goal": lambda: Law({"goal": RATE}),
+        "at most": lambda: Law({"at_most": RATE}),
+        "buffer time": lambda: Law({"buffer_time": BUFFER_TIME}),
+        "least": lambda: Law({"prefetch": None}),
+        "pi, published poles": lambda: rate(build(default_tuning("pi", model()), LIMITS)),
+        "hpa": lambda: rate(peers.hpa()),
+        "spark": lambda: rate(peers.spark_rate()),
+        "astar": lambda: rate(peers.astar()),
+        "sleep in the handler": lambda: Law({"prefetch": 10.0}, sleeps=True),
+        "codel": lambda: other(peers.codel(), BUFFER_TIME),
+        "hpa on time": lambda: other(peers.hpa_on_time(0.02), BUFFER_TIME),
+        "envoy": lambda: other(peers.envoy(), 1.0),
+        "vegas": lambda: other(peers.vegas(1.0), 1.0),
+        "gradient2": lambda: other(peers.gradient2(2.0), 1.0),
+        **{name: _fixed(float(name.split()[1])) for name in FIXED},
+    }
+
+
+def _fixed(prefetch: float) -> Callable[[], Law]:
+    return lambda: Law({"prefetch": prefetch})
+
+
+def experiment(bed: Bed) -> ArxModel:
+    """A model of the consumer with its first work, from random levels."""
+    levels = random_levels(*EXPERIMENT_PREFETCHES, EXPERIMENT_SAMPLES)
+    rows: list[tuple[float, float, float]] = []
+
+    def record(row: Transition) -> None:
+        rows.append((row.y, row.u, row.y_next))
+
+    with bed.filled_queue("classic", round(EXPERIMENT_SAMPLES * INTERVAL / WORK)) as queue:
+        wrapped(
+            bed.proxy.parameters,
+            queue,
+            EXPERIMENT_SAMPLES + 1,
+            interval=INTERVAL,
+            controller=OpenLoop(levels),
+            prefetch=levels[0],
+            limits=LIMITS,
+            record=record,
+        )
+    return fitted(rows, INTERVAL, EXPERIMENT_PREFETCHES)
+
+
+def played(bed: Bed, name: str, law: Law) -> list[list[Sample]]:
+    """The samples of a law with each work."""
+    works = [max(work, 1 / RATE) for work in WORKS] if law.sleeps else WORKS
+    doing = Work()
+    changes = changing_work(works, PHASE_SAMPLES, doing)
+
+    def after(consumer: ControlledConsumer, number: int) -> None:
+        doing.seconds = changes.get(number, doing.seconds)
+        consumer.plant.spreads = consumer.plant.spreads and law.spreads
+
+    messages = round(PHASE_SAMPLES * INTERVAL * sum(1 / work for work in works))
+    with bed.filled_queue("classic", messages) as queue:
+        steps: list[Step] = wrapped(
+            bed.proxy.parameters,
+            queue,
+            PHASE_SAMPLES * len(works),
+            doing=doing,
+            after=after,
+            **{"interval": INTERVAL} | dict(law.given),
+        )
+    samples = [step.sample for step in steps]
+    phases = [samples[at : at + PHASE_SAMPLES] for at in range(0, len(samples), PHASE_SAMPLES)]
+    rates = ", ".join(f"{settled_rate(phase):.0f}/s" for phase in phases)
+    print(f"  {name}: {rates}", file=sys.stderr)
+    return phases
+
+
+def settled_rate(samples: Sequence[Sample]) -> float:
+    """Messages/second in the second half."""
+    return statistics.fmean(sample.rate for sample in samples[len(samples) // 2 :])
+
+
+def judged(table: str, found: Mapping[str, list[list[Sample]]]) -> list[dict[str, Any]]:
+    """The rows of a table, the lowest cost first."""
+    goal = GOALS[table]
+    phases = [Phase(PHASE_SAMPLES, ROUND_TRIP, work) for work in WORKS]
+    full = [settled_rate(samples) for samples in found["fixed 250"]]
+    rows = []
+    for name in TABLES[table]:
+        with_goals = [replace(phase, goal=goal) for phase in phases]
+        metrics = judge(table, list(zip(with_goals, found[name], strict=True)), full)
+        rows.append(
+            {"law": name, "ours": name == TABLES[table][0], "cost": cost(table, metrics)} | metrics
+        )
+    return sorted(rows, key=lambda row: float(row["cost"]))
+
+
+def run(*parts: str) -> dict[str, Any]:
+    tables = chosen(TABLES, parts)
+    with bed() as here:
+        known = laws(lambda: experiment(here))
+        names = dict.fromkeys(name for table in tables for name in TABLES[table])
+        found = {name: played(here, name, known[name]()) for name in names}
+    return {table: {"columns": METRICS[table], "rows": judged(table, found)} for table in tables}

@@ -1,0 +1,65 @@
+"""Trying whether a consumer that seems starved is."""
+
+from __future__ import annotations
+
+from controlmq.loop import Sample
+
+TRIED_AFTER_SAMPLES = 2
+"""Samples in a row with a starved consumer before more is tried: a queue runs dry for a moment, or
+a network stalls, all the time."""
+
+FALLEN_SHARE = 0.8
+"""Share of the rate before: below it a consumer that seemed starved still does, whatever sensors
+say, which cannot tell for a while."""
+
+TRIED_FACTOR = 2.0
+"""Factor on the prefetch that is tried."""
+
+REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
+"""Samples after which it is tried again: at first, and at most."""
+
+
+class Probe:
+    """Asks for twice as much, once in a while, where messages come late.
+
+    A live consumer cannot see its queue. Messages that come later than they did mean that the
+    queue is short, or that broker or network take longer. Laws stand still in the first case,
+    because more slots would bring nothing, and must not in the second. With more slots the rate of
+    the second grows: the sensors notice that, and measure the turnaround again. Otherwise the
+    prefetch goes back, and the next try comes later each time.
+    """
+
+    def __init__(self) -> None:
+        self._starved = self._filled = 0
+        """Samples in a row with a starved consumer, and with another one."""
+        self._rate = 0.0
+        """That of the last other one, messages/second."""
+        self._before = 0.0
+        """The prefetch before the try; 0 while nothing is tried."""
+        self._rest, self._next_rest = 0, REST_SAMPLES
+
+    def __call__(self, sample: Sample) -> float | None:
+        """The prefetch to put in force in place of what laws ask for; None if they know better."""
+        self._rest = max(self._rest - 1, 0)
+        fallen = self._starved > 0 and not self._before and sample.rate < FALLEN_SHARE * self._rate
+        if not sample.arrivals or (sample.window_limited and not fallen):
+            self._rate = sample.rate
+            self._filled += 1
+            if self._before or self._filled >= REST_SAMPLES:
+                self._next_rest = REST_SAMPLES
+            # The first sample of a try has the old turnaround, which a law must not go by.
+            first = self._before and self._starved == TRIED_AFTER_SAMPLES
+            self._starved, self._before = 0, 0.0
+            return sample.prefetch if first else None
+        self._starved, self._filled = self._starved + 1, 0
+        if self._rest or self._starved < TRIED_AFTER_SAMPLES:
+            return None
+        if not self._before:
+            self._before, self._starved = sample.prefetch, TRIED_AFTER_SAMPLES
+            return TRIED_FACTOR * sample.prefetch
+        if self._starved == TRIED_AFTER_SAMPLES + 1:
+            return sample.prefetch  # the sensors judge by this sample
+        before, self._before = self._before, 0.0
+        self._rest = self._next_rest
+        self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
+        return before
