@@ -124,6 +124,9 @@ class AdaptivePikaChannel:
         self._consumers_by_tag[tag] = consumer
         self._subscriptions[tag] = {"on_message": on_message, **subscription}
         self._runner.subscribe(consumer.plant)
+        if consumer.shared is not None:
+            self._at_end.append(consumer.shared.leave)
+        consumer.join()
         return consumer
 
     def _turn(self, consumer: Consumer) -> None:
