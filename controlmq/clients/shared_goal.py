@@ -90,6 +90,7 @@ class SharedGoal:
         self._runner = runner
         self._consumer = consumer
         self._log: Log | None = None
+        self._left = False
         self._timer: object | None = None
         self._pause = Backoff(*RETRY_PAUSES_SECONDS)
         self._measured_at = clock()
@@ -115,13 +116,22 @@ class SharedGoal:
         open_log = getattr(self._runner.adapter, "open_log", None)
         if open_log is None:
             raise InputError(
-                f"shared={self.name!r} is not for this client library yet; use it with pika."
+                f"shared={self.name!r} is not for this client library yet; use it with pika or "
+                "aio-pika."
             )
         if self._log is None and not self._ended:
+            self._left = False
             self._log = open_log(self.stream, self)
 
+    def _join_again(self) -> None:
+        if not self._left:
+            self.join()
+
     def leave(self) -> None:
-        """Give the share to the others, and close the log."""
+        """Give the share to the others, and close the log; again at :meth:`join`."""
+        if self._left:
+            return
+        self._left = True
         now = clock()
         self.member.leave(now)
         none = bound_of(0.0, -math.inf, self.member.goal, self.burst)
@@ -139,13 +149,13 @@ class SharedGoal:
     def opened(self) -> None:
         """The log is being read."""
         self.settled = True
-        self.refusal = None
-        self._pause.reset()
         self.member.opened(clock())
         self._follow()
 
     def read(self, position: int, record: bytes) -> None:
         """A record was read."""
+        self.refusal = None
+        self._pause.reset()
         self.member.read(position, record, clock())
         self._follow()
 
@@ -163,9 +173,9 @@ class SharedGoal:
             )
             if first and not self.awaited:
                 log.error("queue %s: %s", self._consumer.queue, self.refusal)
-        if connected and not self._ended:
+        if connected and not self._ended and not self._left:
             self._follow()
-            self._runner.adapter.call_later(self._pause.pause(), self.join)
+            self._runner.adapter.call_later(self._pause.pause(), self._join_again)
 
     # Time
 

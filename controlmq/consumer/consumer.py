@@ -176,11 +176,13 @@ class Consumer:
         """
         window, gate = self.window, self.gate
         lapsed = gate.bucket is None or self.now >= gate.until
+        gate.until = until
         if window.bucket is None or gate.bucket is None:
             window.bucket, gate.bucket = Bucket(rate, burst), Bucket(rate, burst)
+        elif not lapsed and (gate.bucket.rate, gate.bucket.burst) == (rate, burst):
+            return
         window.bucket.change(rate, burst, self.now)
         gate.bucket.follow(rate, burst, self.now, empty=lapsed)
-        gate.until = until
         self._space()
 
     @property
