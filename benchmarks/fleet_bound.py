@@ -29,14 +29,14 @@ USED = 0.95
 
 
 def taken_over_after(times: Sequence[float], when: float) -> float:
-    """Seconds from ``when`` to the first second that has the whole rate and is missing before."""
+    """Seconds from ``when`` to the end of the first second that has the rate after one without."""
     ends = [when + 0.1 * number for number in range(1, 300)]
     lacking = False
     for end in ends:
         handed_over = sum(end - 1 <= each < end for each in times)
         lacking = lacking or handed_over < USED * RATE
         if lacking and handed_over >= USED * RATE:
-            return end - 1 - when
+            return end - when
     return 0.0 if not lacking else float("inf")
 
 

@@ -166,7 +166,7 @@ class ControlledConsumer:
         """Let the law find the prefetch for the share, and not for the rate of all."""
         share = self.shared.share if self.shared is not None else 0.0
         if share and isinstance(self._law, Selector):
-            self._law.goals = replace(self._goals, at_most=share, burst=None)
+            self._law.share(share)
 
     @property
     def prefetch(self) -> float:

@@ -43,6 +43,9 @@ BURST_SECONDS = 0.05
 """Seconds whose tokens a bucket keeps, unless another burst is given: timers are late by some
 milliseconds, and what that costs is made up for."""
 
+SHARE_EARLY_MESSAGES = 2
+"""Messages that may come early to a consumer with a share: so many slots may open late at once."""
+
 LONGEST_TAG_BYTES = 255
 """Of a consumer tag, in AMQP 0-9-1."""
 
@@ -181,7 +184,8 @@ class Consumer:
             window.bucket, gate.bucket = Bucket(rate, burst), Bucket(rate, burst)
         elif not lapsed and (gate.bucket.rate, gate.bucket.burst) == (rate, burst):
             return
-        window.bucket.change(rate, burst, self.now)
+        # What comes early waits in the gate; what comes late is lost to a share with a small burst.
+        window.bucket.change(rate, burst + SHARE_EARLY_MESSAGES, self.now)
         gate.bucket.follow(rate, burst, self.now, empty=lapsed)
         self._space()
 

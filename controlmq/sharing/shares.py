@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-HEADROOM = 0.99
+HEADROOM = 0.995
 """Part of the goal that is given out. The rest is for clocks that run at different speeds, and for
 a message that is handed over a little after its time was read."""
 

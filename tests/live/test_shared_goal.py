@@ -41,7 +41,7 @@ def test_processes_that_share_a_rate_never_exceed_it_together(
         joined = processes.start()
         wait_for(lambda: works(joined) and works(second, stood_at), "both have a share")
         times = processes.times
-    # 99 % of the rate, and a burst of at least 1 for each; a second has both of its ends.
+    # 99.5 % of the rate, and a burst of at least 1 for each; a second has both of its ends.
     assert most_in(times, 1.0) <= RATE + 5
     assert most_in(times, 10.0) <= 10 * RATE + 10
 

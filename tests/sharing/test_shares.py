@@ -74,7 +74,7 @@ def test_the_lowest_goal_counts() -> None:
     assert shares.members["b"].share == 0
     shares.renewed(2, "a", 100.0, shares.target("a"), 100.0)
     shares.renewed(3, "b", 50.0, 0.0, 50.0)
-    assert [each.share for each in shares.members.values()] == pytest.approx([24.75, 24.75])
+    assert [each.share for each in shares.members.values()] == pytest.approx([25 * HEADROOM] * 2)
 
 
 @pytest.mark.parametrize(

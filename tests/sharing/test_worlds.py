@@ -67,7 +67,7 @@ def test_what_a_member_does_not_need_others_have() -> None:
     world.advance(20.0)
     shares = [process.member.share for process in world.processes]
     assert shares[:2] == pytest.approx([5.5, 5.5])
-    assert shares[2:] == pytest.approx([44.0, 44.0])
+    assert shares[2:] == pytest.approx([44.25, 44.25])
 
 
 def name_of(defect: Defect) -> str:
