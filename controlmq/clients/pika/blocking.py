@@ -113,6 +113,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     """
 
     _generator: Generator | None
+    _awaits_log = True
 
     def _adapt_with(self, settings: Settings) -> None:
         self._generator = None
@@ -164,7 +165,6 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
 
     def _await_log(self, consumer: ControlledConsumer, shared: SharedGoal) -> None:
         """Raise if the broker refuses what consumers that share a rate need."""
-        shared.awaited = True
         private.wait_until(self, lambda: shared.settled or consumer.switched_off)
         shared.awaited = False
         if shared.refusal is not None:
