@@ -51,6 +51,15 @@ RETRY_PAUSES_SECONDS = 1.0, 10.0
 """The first and the longest pause before a log that was lost is opened again."""
 
 
+REFUSALS = (403, 405, 406)
+"""Codes with which a broker says that something is not allowed: it will not be, later."""
+
+NO_REPLICA = "does not have a replica"
+"""What RabbitMQ says, with code 406, of a stream that is being declared by somebody else."""
+
+FAILURES_BEFORE_WARNING = 3
+
+
 class SharingRefusedError(ControlmqError):
     """The broker does not allow what members need to find each other."""
 
@@ -91,6 +100,8 @@ class SharedGoal:
         self._consumer = consumer
         self._log: Log | None = None
         self._left = False
+        self._failures = 0
+        """Attempts in a row that brought no record."""
         self._timer: object | None = None
         self._pause = Backoff(*RETRY_PAUSES_SECONDS)
         self._measured_at = clock()
@@ -142,7 +153,8 @@ class SharedGoal:
     def follow(self, goal: float, burst: float | None) -> None:
         """Share another rate from now on."""
         self.member.goal, self.burst = goal, burst
-        self._wake()
+        self.member.wake(clock())
+        self._follow()
 
     # The log
 
@@ -155,16 +167,20 @@ class SharedGoal:
     def read(self, position: int, record: bytes) -> None:
         """A record was read."""
         self.refusal = None
+        self._failures = 0
         self._pause.reset()
         self.member.read(position, record, clock())
         self._follow()
 
-    def lost(self, why: str, *, refused: bool, connected: bool) -> None:
-        """The log was closed: refused by the broker, for another reason, or with its connection."""
+    def lost(self, why: str, *, code: int | None, connected: bool) -> None:
+        """The log was closed: by the broker with a code, by us, or with its connection."""
+        if connected:
+            self._drop_timer()
         self._timer = self._log = None
         self.settled = True
         self.member.closed(clock())
-        if refused:
+        self._failures += 1
+        if code in REFUSALS and NO_REPLICA not in why:
             first = self.refusal is None
             self.refusal = SharingRefusedError(
                 f"shared={self.name!r} needs the stream {self.stream!r}, and the broker refused it "
@@ -173,6 +189,14 @@ class SharedGoal:
             )
             if first and not self.awaited:
                 log.error("queue %s: %s", self._consumer.queue, self.refusal)
+        elif connected and self._failures == FAILURES_BEFORE_WARNING:
+            log.warning(
+                "queue %s: the stream %s cannot be read (%s), so nothing is handed over; "
+                "trying again",
+                self._consumer.queue,
+                self.stream,
+                why,
+            )
         if connected and not self._ended and not self._left:
             self._follow()
             self._runner.adapter.call_later(self._pause.pause(), self._join_again)

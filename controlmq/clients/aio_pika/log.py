@@ -13,11 +13,11 @@ from pamqp.header import ContentHeader
 from controlmq.clients.aio_pika.outbox import Outbox
 from controlmq.clients.shared_goal import PREFETCH_RECORDS, STREAM_ARGUMENTS, SharedGoal
 
-REFUSALS = (
-    exceptions.ChannelAccessRefused,
-    exceptions.ChannelLockedResource,
-    exceptions.ChannelPreconditionFailed,
-)
+CODES = {
+    exceptions.ChannelAccessRefused: 403,
+    exceptions.ChannelLockedResource: 405,
+    exceptions.ChannelPreconditionFailed: 406,
+}
 
 
 class AioPikaLog:
@@ -63,7 +63,7 @@ class AioPikaLog:
             self._wanted = False
             self._reader.lost(
                 str(error),
-                refused=isinstance(error, REFUSALS),
+                code=CODES.get(type(error)),  # type: ignore[call-overload]
                 connected=bool(self._connection.is_opened),
             )
 

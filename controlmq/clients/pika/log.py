@@ -10,9 +10,6 @@ from pika.exceptions import ChannelClosedByBroker
 from controlmq.clients.pika import private
 from controlmq.clients.shared_goal import PREFETCH_RECORDS, STREAM_ARGUMENTS, SharedGoal
 
-REFUSALS = (403, 405, 406)
-"""Codes with which a broker says that something is not allowed: it will not be, later."""
-
 
 class PikaLog:
     """A stream that is read from its end on. The channel is asynchronous in any case."""
@@ -72,6 +69,4 @@ class PikaLog:
             code, said = None, str(reason)
             if isinstance(reason, ChannelClosedByBroker):
                 code, said = reason.reply_code, reason.reply_text
-            self._reader.lost(
-                said, refused=code in REFUSALS, connected=bool(channel.connection.is_open)
-            )
+            self._reader.lost(said, code=code, connected=bool(channel.connection.is_open))
