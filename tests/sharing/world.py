@@ -60,7 +60,7 @@ class Process:
         self.connection: Connection | None = None
         self.alive = True
         self.stalled_until = -math.inf
-        self.delay = rng.choice((0.0005, 0.002, 0.02))
+        self.delay = self.usual_delay = rng.choice((0.0005, 0.002, 0.02))
         self.demand = rng.choice((math.inf, math.inf, world.goal / 20))
         """Messages/second that come; without end where it is infinite."""
         self.times: list[float] = []
@@ -320,10 +320,10 @@ class World:
         process = self._some()
         seconds = self.rng.choice((0.2, 2.0, 6.0))
         if process is not None:
-            before, process.delay = process.delay, seconds
+            process.delay = seconds
 
             def heal() -> None:
-                process.delay = before
+                process.delay = process.usual_delay
 
             self.at(self._lasting(seconds), heal)
             self._lasting(3 * seconds)
