@@ -1,8 +1,8 @@
 """A member of those that share a rate: when it may hand over, and what it writes to the log.
 
-The log is a broker's stream: every member reads the same records in the same order, and whoever
-writes one reads it, too. A member reads it from some position on, applies each record to its
-books (:class:`~controlmq.sharing.shares.Shares`) and writes one record at a time.
+The log is a broker's stream: every member reads the same records in the same order, those that it
+wrote itself included. A member reads it from some position on, applies each record to its books
+(:class:`~controlmq.sharing.shares.Shares`) and writes one record at a time.
 
 Its share is a lease. When it reads its own renewal, it may hand over what the books give it at
 that position for ``LEASE_SECONDS`` from the moment *before* it sent that renewal. Others count from
@@ -168,7 +168,7 @@ class Member:
                 self.until = self._sent_at + LEASE_SECONDS
 
     def _judge(self, position: int, record: Found) -> None:
-        """The books are empty if nobody who knows them wrote anything since that hello."""
+        """Empty the books if no member that knows them has written anything since that hello."""
         if record.hello < self._first:
             self._unknown = position
         elif self._newest_renewal < record.hello:

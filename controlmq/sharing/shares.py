@@ -73,8 +73,8 @@ class Shares:
     def target(self, member: str) -> float:
         """The share that a member should have, messages/second.
 
-        Nobody gets more than it needs while another lacks something, and those that lack
-        something have the same. What nobody needs is split evenly.
+        No member gets more than it needs while another lacks something, and those that lack
+        something have the same. What no member needs is split evenly.
         """
         rest, targets = self.total, {}
         ordered = sorted(self.members.items(), key=lambda each: (each[1].need, each[0]))
