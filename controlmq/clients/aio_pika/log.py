@@ -50,6 +50,8 @@ class AioPikaLog:
         )
         if self._wanted:
             self._reader.opened()
+        else:
+            await channel.close()
 
     async def _on_message(self, message: Any) -> None:
         # Nothing is awaited, so records are read in order.
