@@ -91,6 +91,13 @@ class SharedGoal:
     def __init__(
         self, name: str, goal: float, burst: float | None, runner: Runner, consumer: Consumer
     ) -> None:
+        open_log: Callable[[str, SharedGoal], Log] | None
+        open_log = getattr(runner.adapter, "open_log", None)
+        if open_log is None:
+            raise InputError(
+                f"shared={name!r} is not for this client library yet; use it with pika or aio-pika."
+            )
+        self._open_log = open_log
         self.name = name
         self.burst = burst
         self.settled = self.awaited = False
@@ -124,15 +131,9 @@ class SharedGoal:
 
     def join(self) -> None:
         """Open the log; the consumer gets a share some time later."""
-        open_log = getattr(self._runner.adapter, "open_log", None)
-        if open_log is None:
-            raise InputError(
-                f"shared={self.name!r} is not for this client library yet; use it with pika or "
-                "aio-pika."
-            )
         if self._log is None and not self._ended:
             self._left = False
-            self._log = open_log(self.stream, self)
+            self._log = self._open_log(self.stream, self)
 
     def _join_again(self) -> None:
         if not self._left:
