@@ -7,6 +7,7 @@ Handlers note when they start, by the clock that all processes of a machine have
 from __future__ import annotations
 
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 from tests.sharing.processes import SharingProcess, SharingProcesses, most_in
 from tests.testbed import start_broker
-from tests.testbed.publishing import Publisher, declared_queue, fill
+from tests.testbed.publishing import declared_queue, fill
 
 RATE = 100.0
 SECONDS = 600.0
@@ -100,24 +101,22 @@ def run(seconds: float = SECONDS) -> dict[str, Any]:
         tempfile.TemporaryDirectory() as folder,
         SharingProcesses(broker.url, queue, RATE, Path(folder)) as processes,
     ):
-        fill(broker.parameters, queue, 2000)
+        fill(broker.parameters, queue, int(1.1 * RATE * seconds))
         for _ in range(MEMBERS):
             processes.start()
         disturbances = Disturbances(processes)
         well: list[float] = []
-        with Publisher(broker.url, queue, [(1.0, 1.1 * RATE)], size=256):
-            ends = time.monotonic() + seconds
-            while time.monotonic() < ends:
-                began = time.monotonic()
-                if began + CYCLE_SECONDS > ends:
-                    break
-                time.sleep(max(0.0, began + WELL_FROM_SECONDS - time.monotonic()))
-                since = time.monotonic()
-                time.sleep(max(0.0, began + CYCLE_SECONDS - time.monotonic()))
-                until = time.monotonic()
-                handed_over = sum(since <= each < until for each in processes.times)
-                well.append(handed_over / (until - since))
-                disturbances.next()
+        ends = time.monotonic() + seconds
+        while (began := time.monotonic()) + CYCLE_SECONDS < ends:
+            time.sleep(WELL_FROM_SECONDS)
+            since = time.monotonic()
+            time.sleep(max(0.0, began + CYCLE_SECONDS - since))
+            until = time.monotonic()
+            handed_over = sum(since <= each < until for each in processes.times)
+            well.append(handed_over / (until - since))
+            shares = [len([each for each in one.times if each >= since]) for one in processes.all]
+            print(f"{well[-1]:.1f}/s when all are well: {shares}", file=sys.stderr)
+            disturbances.next()
         times = processes.times
     return {
         "rate": RATE,
