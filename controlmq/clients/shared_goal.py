@@ -29,6 +29,14 @@ STREAM_ARGUMENTS = {
 }
 """A member needs the records of some seconds; these are those of some minutes."""
 
+NEW_STREAM_SECONDS = 1.0, 3.0
+"""Seconds, drawn between these, that a member waits before it reads an empty stream. Another one
+may be declaring it: RabbitMQ 3.10 then answers that it exists, refuses to let it be read (406), or
+closes the connection (541). A stream that has a record is complete."""
+
+LOOK_AT_STREAM_SECONDS = 0.25
+"""Seconds between two looks whether it has one."""
+
 PREFETCH_RECORDS = 200
 """Records that may be on the way to a member: a stream is read with acks."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,13 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from controlmq.clients.aio_pika.outbox import Outbox
-from controlmq.clients.shared_goal import PREFETCH_RECORDS, STREAM_ARGUMENTS, SharedGoal
+from controlmq.clients.shared_goal import (
+    LOOK_AT_STREAM_SECONDS,
+    NEW_STREAM_SECONDS,
+    PREFETCH_RECORDS,
+    STREAM_ARGUMENTS,
+    SharedGoal,
+)
 
 CODES = {
     exceptions.ChannelAccessRefused: 403,
@@ -36,7 +44,12 @@ class AioPikaLog:
     async def _open(self) -> None:
         try:
             channel = self._channel = await self._connection.channel(publisher_confirms=False)
-            await channel.queue_declare(self._stream, durable=True, arguments=STREAM_ARGUMENTS)
+            arguments = STREAM_ARGUMENTS
+            stream = await channel.queue_declare(self._stream, durable=True, arguments=arguments)
+            read_at = self._loop.time() + random.uniform(*NEW_STREAM_SECONDS)
+            while not stream.message_count and self._loop.time() < read_at:
+                await asyncio.sleep(LOOK_AT_STREAM_SECONDS)
+                stream = await channel.queue_declare(self._stream, passive=True)
             await channel.basic_qos(prefetch_count=PREFETCH_RECORDS)
             self._outbox = Outbox(channel)
             await channel.basic_consume(
@@ -65,7 +78,7 @@ class AioPikaLog:
             self._wanted = False
             self._reader.lost(
                 str(error),
-                code=CODES.get(type(error)),  # type: ignore[call-overload]
+                code=CODES.get(type(error)),
                 connected=bool(self._connection.is_opened),
             )
 

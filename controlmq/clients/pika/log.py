@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 from pika.exceptions import ChannelClosedByBroker
 
+from controlmq.clients.channel_runner import clock
 from controlmq.clients.pika import private
-from controlmq.clients.shared_goal import PREFETCH_RECORDS, STREAM_ARGUMENTS, SharedGoal
+from controlmq.clients.shared_goal import (
+    LOOK_AT_STREAM_SECONDS,
+    NEW_STREAM_SECONDS,
+    PREFETCH_RECORDS,
+    STREAM_ARGUMENTS,
+    SharedGoal,
+)
 
 
 class PikaLog:
@@ -17,9 +25,10 @@ class PikaLog:
     def __init__(self, channel: Any, stream: str, reader: SharedGoal) -> None:
         self._stream = stream
         self._reader = reader
+        self._wanted = True
+        self._read_at = clock() + random.uniform(*NEW_STREAM_SECONDS)
         self._channel = private.further_channel(channel, self._on_open)
         self._channel.add_on_close_callback(self._on_close)
-        self._wanted = True
 
     def append(self, record: bytes) -> None:
         """Through the default exchange."""
@@ -49,7 +58,10 @@ class PikaLog:
             self._stream, durable=True, arguments=STREAM_ARGUMENTS, callback=self._on_declared
         )
 
-    def _on_declared(self, _frame: Any) -> None:
+    def _on_declared(self, frame: Any) -> None:
+        if not frame.method.message_count and clock() < self._read_at:
+            self.call_later(LOOK_AT_STREAM_SECONDS, self._look)
+            return
         self._channel.basic_qos(prefetch_count=PREFETCH_RECORDS)
         self._channel.basic_consume(
             self._stream,
@@ -57,6 +69,10 @@ class PikaLog:
             arguments={"x-stream-offset": "next"},
             callback=lambda _frame: self._reader.opened(),
         )
+
+    def _look(self) -> None:
+        if self._channel.is_open:
+            self._channel.queue_declare(self._stream, passive=True, callback=self._on_declared)
 
     def _on_message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         if self._wanted and channel.is_open:
