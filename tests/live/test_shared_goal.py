@@ -55,12 +55,11 @@ def test_two_consumers_of_a_connection_share_a_rate_by_need(
 ) -> None:
     fill(broker.parameters, queue_name, 3000)
     numbers: list[int] = []
-    shared = f"by need {queue_name}"
     with connected(broker.parameters) as idle_connection:
-        idle = wrap(idle_connection.channel(), at_most=RATE, shared=shared)
+        idle = wrap(idle_connection.channel(), at_most=RATE, shared="orders")
         idle_queue = idle.queue_declare("", exclusive=True).method.queue
         idle.basic_consume(idle_queue, lambda *_: None)
-        channel = wrap(connection.channel(), at_most=RATE, shared=shared)
+        channel = wrap(connection.channel(), at_most=RATE, shared="orders")
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             numbers.append(int(body))

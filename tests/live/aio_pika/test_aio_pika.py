@@ -253,7 +253,7 @@ def test_what_cannot_work_is_refused(broker: Broker, queue_name: str) -> None:
 
 
 def test_consumers_share_a_rate(broker: Broker, queue_name: str) -> None:
-    fill(broker.parameters, queue_name, 400)
+    fill(broker.parameters, queue_name, 300)
 
     async def program() -> None:
         times: list[float] = []
@@ -263,14 +263,14 @@ def test_consumers_share_a_rate(broker: Broker, queue_name: str) -> None:
             times.append(clock())
             await message.ack()
 
-        goals = {"at_most": 100, "shared": queue_name}
+        goals = {"at_most": 100, "shared": "orders"}
         async with channel_on(broker.url, **goals) as one, channel_on(broker.url, **goals) as other:
             for channel in (one, other):
                 await (await channel.get_queue(queue_name)).consume(handle)
             both = [*one.adaptive_consumers.values(), *other.adaptive_consumers.values()]
             await until(lambda: min(each.shared.share for each in both) > 40, "both have a share")
             assert sum(each.shared.share for each in both) <= 100
-            await until(lambda: len(times) == 400, "all are handled")
+            await until(lambda: len(times) == 300, "all are handled")
         assert most_in(times, 1.0) <= 105
 
     run(program())
