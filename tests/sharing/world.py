@@ -195,6 +195,7 @@ class World:
         self.disturbed_until = 0.0
         self.most_burst = 0.0
         self.records = 0
+        self._crashes = 0
         self._books: dict[int, dict[str, Holding]] = {}
         """The books after each record of the log."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -248,8 +249,13 @@ class World:
     def _reading(self, process: Process, position: int, record: bytes) -> Callable[[], None]:
         def read() -> None:
             process.member.read(position, record, process.clock())
-            if process.member.books is not None and process.member._read == position:
-                self._check_books(position, process.member.books)
+            # What was read of a log before it lost its end may be another record.
+            same_log = crashes == self._crashes
+            books = process.member.books
+            if books is not None and process.member._read == position and same_log:
+                self._check_books(position, books)
+
+        crashes = self._crashes
 
         return read
 
@@ -351,6 +357,7 @@ class World:
         self._lasting(4)
         lost = self.rng.choice((0, 0, 1, 3))
         del self.log[max(0, len(self.log) - lost) :]
+        self._crashes += 1
         self._books = {each: books for each, books in self._books.items() if each < len(self.log)}
         for process in self.processes:
             process.disconnect(self.now)
