@@ -17,7 +17,6 @@ from controlmq.cli.observing import add_observing, serve_observers
 from controlmq.cli.output import fail
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
-from controlmq.goals import Goals
 from controlmq.loop import Step
 
 SUMMARY = "consume a queue and hold a goal"
@@ -59,6 +58,7 @@ examples:
   controlmq run --queue orders --handler shop.orders:handle
   controlmq run --queue orders --goal 400/s --handler shop.orders:handle
   controlmq run --queue orders --at-most 5/minute --handler shop.orders:handle
+  controlmq run --queue orders --at-most 100 --shared orders --handler shop.orders:handle
   controlmq run --queue orders --buffer-time "100 ms" --protect --handler shop.orders:handle
   controlmq run --queue orders --goal 400 --controller model.json --handler shop.orders:handle
   controlmq run --queue orders --goal 50 --controller pi.json --handler shop:handle --workers 8
@@ -84,6 +84,7 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--goal RATE", "hold this rate: messages/second, or as in 5/minute")
     option(parser, "--at-most RATE", "never start more than this rate")
     option(parser, "--burst N", "messages that may start at once (default: 50 ms' worth)", number)
+    option(parser, "--shared NAME", "--at-most is for all consumers with this name together")
     option(parser, "--buffer-time TIME", "let messages wait here: seconds, or as in '100 ms'")
     option(parser, "--protect", "take less while what is behind the handlers is congested")
     option(parser, "--controller LAW|FILE", "p, pi (default), pid with --model, or a file")
@@ -105,12 +106,14 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Consume, printing a line a sample, until stopped."""
     from controlmq.clients.health import Health
+    from controlmq.clients.settings import settings_from
     from controlmq.clients.stopping import Stop
 
     if arguments.controller and arguments.goal is None:
         raise InputError("a controller needs a goal; give --goal in messages/second.")
     goals = {word: getattr(arguments, word) for word in WORDS}
-    Goals(**goals)  # refuses mistakes before there is a connection
+    # Refuses mistakes before there is a connection.
+    settings_from(**goals, shared=arguments.shared)
     serve_observers(arguments)
     stop = Stop()
     seen = 0
@@ -138,6 +141,7 @@ def run(arguments: Namespace) -> int:
                 arguments,
                 stop,
                 **goals,
+                shared=arguments.shared,
                 controller=arguments.controller or (arguments.model if arguments.goal else None),
                 model=arguments.model,
                 prefetch=arguments.prefetch,

@@ -51,7 +51,7 @@ class Runner:
         """Called with a consumer whose interval is over: turns its loop."""
         self.after_wake: Callable[[], None] = _nothing
         """Called when all that was due is done."""
-        self._adapter = adapter
+        self.adapter = self._adapter = adapter
         self._lanes: dict[str, Lane] = {}
         """Lanes whose messages may come, by their tags."""
         self._together_until = 0.0
@@ -270,6 +270,12 @@ class Runner:
         """Bound what is handed over to a consumer."""
         now = clock()
         self.core.pace(consumer, rate, burst, now)
+        self._set_timer(now)
+
+    def share(self, consumer: Consumer, rate: float, burst: float, until: float) -> None:
+        """Bound what is handed over to a consumer by a share of a rate, up to its end."""
+        now = clock()
+        self.core.share(consumer, rate, burst, until, now)
         self._set_timer(now)
 
     def fix(self, prefetch: int | None) -> None:

@@ -15,6 +15,7 @@ from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.kill_switch import Off
 from controlmq.clients.settings import Settings
+from controlmq.clients.shared_goal import SharedGoal
 from controlmq.clients.upper_limit import UpperLimit
 from controlmq.consumer.consumer import Consumer
 from controlmq.controllers import Limits, OpenLoop
@@ -77,8 +78,21 @@ class ControlledConsumer:
             group=settings.group or queue,
             trace=uuid.uuid4().hex[:12],
         )
-        if self._off is None:
+        self.shared: SharedGoal | None = None
+        """Its part of a rate that several consumers share."""
+        if settings.shared is not None and self._goals.at_most is not None:
+            self.shared = SharedGoal(
+                settings.shared, self._goals.at_most, self._goals.burst, runner, self.plant
+            )
+        elif self._off is None:
             self.plant.pace(*self._goals.pace(controlled=self._controlled))
+        if self._off is not None:
+            self.plant.pace(None)
+
+    def join(self) -> None:
+        """Ask for a share of the rate, where it is shared."""
+        if self.shared is not None and self._off is None:
+            self.shared.join()
 
     @property
     def tag(self) -> str:
@@ -135,8 +149,24 @@ class ControlledConsumer:
 
     def _pace(self) -> None:
         """Let the consumer keep to the rate itself, unless a controller holds it."""
-        if self._off is None:
-            self._runner.pace(self.plant, *self._goals.pace(controlled=self._controlled))
+        if self._off is not None:
+            return
+        if self.shared is not None and self._goals.at_most is not None:
+            self.shared.follow(self._goals.at_most, self._goals.burst)
+            self.shared.join()
+            return
+        self._unshare()
+        self._runner.pace(self.plant, *self._goals.pace(controlled=self._controlled))
+
+    def _unshare(self) -> None:
+        if self.shared is not None:
+            self.shared.leave()
+
+    def _follow_share(self) -> None:
+        """Let the law find the prefetch for the share, and not for the rate of all."""
+        share = self.shared.share if self.shared is not None else 0.0
+        if share and isinstance(self._law, Selector):
+            self._law.share(share)
 
     @property
     def prefetch(self) -> float:
@@ -176,6 +206,7 @@ class ControlledConsumer:
         """One turn of the loop, now that the interval is over."""
         if self._file is not None:
             self._follow(self._file)
+        self._follow_share()
         self.last = self.loop.step()
         missed = self._upper_limit.missed(self.last, self.plant.limits)
         if missed is not None and self.loop.controller is not _hold:
@@ -194,6 +225,7 @@ class ControlledConsumer:
         if off is not None:
             if before is None:
                 self._before_off = self.prefetch
+                self._unshare()
             self.loop.controller = _hold
             core.fix_one(plant, off.whole(self.prefetch), plant.now)
         elif self.adapts:
@@ -227,6 +259,8 @@ class ControlledConsumer:
 
     def end_control(self) -> None:
         """Turn nothing any more: no controller, no recording, no ``on_step``."""
+        self._unshare()
+        self.shared = None
         self.loop.controller = self._law = _hold
         self.loop.record = self._on_step = self._file = None
 

@@ -21,6 +21,9 @@ START_PREFETCH = 1.0
 
 DEFAULT_INTERVAL_SECONDS = 1.0
 
+LONGEST_SHARED_BYTES = 200
+"""Of the name of a shared rate; that of a stream at the broker may have 255."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -38,6 +41,7 @@ class Settings:
     record: Callable[[Transition], None] | None = None
     on_step: Callable[[Step], None] | None = None
     group: str | None = None
+    shared: str | None = None
     fixed: bool = False
     """Whether control has ended: every consumer from now on keeps the prefetch it starts with."""
 
@@ -55,12 +59,27 @@ class Settings:
             if not_negative("max_held", self.max_held) % 1:
                 raise InputError(f"max_held is {self.max_held:g}; give a whole number of acks.")
         above_zero("max_hold", self.max_hold)
+        if self.shared is not None:
+            self._check_shared(self.shared)
         if isinstance(self.handlers, int | float):
             if self.handlers < 1 or self.handlers % 1:
                 raise InputError(
                     f"handlers is {self.handlers}; give how many messages your program works on "
                     "at once, or the controlmq.WorkerPool that they run in."
                 )
+
+    def _check_shared(self, name: str) -> None:
+        if not isinstance(name, str) or not name or len(name.encode()) > LONGEST_SHARED_BYTES:
+            raise InputError(
+                f"shared is {name!r}; give a name of up to {LONGEST_SHARED_BYTES} bytes, the same "
+                "for all consumers that share the rate."
+            )
+        given = self.goals.given
+        if given.get("at_most") is None or given.get("goal") is not None:
+            raise InputError(
+                f"shared={name!r} is for at_most, the rate of all consumers together; give "
+                "at_most and no goal."
+            )
 
     @property
     def sample_interval(self) -> float:

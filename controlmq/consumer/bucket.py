@@ -36,10 +36,25 @@ class Bucket:
 
     def change(self, rate: float, burst: float, now: float) -> None:
         """Go on with another rate from now on; as many tokens are missing as before."""
-        missing = Fraction(0)
-        if self._full_at is not None:
-            present = math.floor(now * TICKS_PER_SECOND) * self._scale
-            missing = Fraction(max(0, self._full_at - present), self._token)
+        self._go_on(rate, burst, self._missing(now), now)
+
+    def follow(self, rate: float, burst: float, now: float, *, empty: bool = False) -> None:
+        """Go on with another rate from now on; no tokens are added, and none stay if ``empty``.
+
+        With :meth:`change` a larger burst brings tokens, which would come from nowhere where
+        several buckets share a rate.
+        """
+        most = Fraction(0) if empty else Fraction(burst)
+        there = min(most, Fraction(self.burst) - self._missing(now))
+        self._go_on(rate, burst, Fraction(burst) - there, now)
+
+    def _missing(self, now: float) -> Fraction:
+        if self._full_at is None:
+            return Fraction(0)
+        present = math.floor(now * TICKS_PER_SECOND) * self._scale
+        return Fraction(max(0, self._full_at - present), self._token)
+
+    def _go_on(self, rate: float, burst: float, missing: Fraction, now: float) -> None:
         self._set(rate, burst)
         self._full_at = self._units(now) + math.ceil(missing * self._token)
         self._find_ready_at()

@@ -43,6 +43,9 @@ BURST_SECONDS = 0.05
 """Seconds whose tokens a bucket keeps, unless another burst is given: timers are late by some
 milliseconds, and what that costs is made up for."""
 
+SHARE_EARLY_MESSAGES = 2
+"""Messages that may come early to a consumer with a share: so many slots may open late at once."""
+
 LONGEST_TAG_BYTES = 255
 """Of a consumer tag, in AMQP 0-9-1."""
 
@@ -113,6 +116,8 @@ class Consumer:
         self.redelivered = 0
         self.refused = 0
         """Messages that the user rejected or had recovered."""
+        self._awaited_before = 0
+        """Tokens that something was waiting for, up to the last sample."""
         self._probe: tuple[Lane, int] | None = None
         self._stalled = False
         self._least = 0
@@ -154,6 +159,7 @@ class Consumer:
         in it. Slots open no faster, so that few messages wait for their hand-over.
         """
         window, gate = self.window, self.gate
+        gate.until = math.inf
         if rate is None:
             window.bucket = gate.bucket = None
         else:
@@ -165,9 +171,34 @@ class Consumer:
                 gate.bucket.change(rate, burst, self.now)
         self._space()
 
+    def share(self, rate: float, burst: float, until: float) -> None:
+        """Hand over at most ``rate`` messages/second, and from ``until`` on nothing.
+
+        Tokens that are there stay, unless nothing might be handed over before: those of that time
+        belong to others that share the rate.
+        """
+        window, gate = self.window, self.gate
+        lapsed = gate.bucket is None or self.now >= gate.until
+        gate.until = until
+        if window.bucket is None or gate.bucket is None:
+            window.bucket, gate.bucket = Bucket(rate, burst), Bucket(rate, burst)
+        elif not lapsed and (gate.bucket.rate, gate.bucket.burst) == (rate, burst):
+            return
+        # What comes early waits in the gate; what comes late is lost to a share with a small burst.
+        window.bucket.change(rate, burst + SHARE_EARLY_MESSAGES, self.now)
+        gate.bucket.follow(rate, burst, self.now, empty=lapsed)
+        self._space()
+
+    @property
+    def tokens_awaited(self) -> int:
+        """Tokens since the start that something was waiting for when the bucket got them."""
+        awaited = max(self.window.tokens_awaited, self.gate.tokens_awaited)
+        return self._awaited_before + awaited
+
     def _unused(self) -> float:
         """Share of the tokens since the last sample that nothing was waiting for."""
         awaited = max(self.window.tokens_awaited, self.gate.tokens_awaited)
+        self._awaited_before += awaited
         self.window.tokens_awaited = self.gate.tokens_awaited = 0
         if self.gate.bucket is None:
             return 1.0

@@ -160,6 +160,15 @@ class Core(Messages):
         self._find_hand_over_at()
         self._attend_by(consumer, now)
 
+    def share(
+        self, consumer: Consumer, rate: float, burst: float, until: float, now: float
+    ) -> None:
+        """Bound what is handed over by a share that ends; see :meth:`Consumer.share`."""
+        consumer.now = now
+        consumer.share(rate, burst, until)
+        self._find_hand_over_at()
+        self._attend_by(consumer, now)
+
     def limited(self, consumer: Consumer, limits: Limits | None, now: float) -> None:
         """Other limits hold for the prefetch of a consumer from now on."""
         consumer.now = now

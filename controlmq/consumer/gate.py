@@ -40,9 +40,12 @@ class Gate:
 
     def __init__(self) -> None:
         self.bucket: Bucket | None = None
+        self.until = math.inf
+        """The end of the lease, where the rate is a share: nothing is handed over from then on."""
         self.pulled = False
         """Whether the user takes messages one by one: they wait for that, and not here."""
         self.waiting: deque[Arrived] = deque()
+        self.handed_over = 0
         self.tokens_awaited = 0
         """Tokens that a message was waiting for when the bucket got them."""
         self._least = math.inf
@@ -52,13 +55,26 @@ class Gate:
     @property
     def ready_at(self) -> float:
         """When the first message may be handed over, in seconds; infinite if none waits."""
-        if not self.waiting:
-            return math.inf
-        return -math.inf if self.bucket is None else self.bucket.ready_at
+        return self.opens_at if self.waiting else math.inf
+
+    @property
+    def opens_at(self) -> float:
+        """When the next message may be handed over, in seconds; infinite if the lease ends first.
+
+        That it has ended is seen when a message is to be handed over.
+        """
+        opens_at = -math.inf if self.bucket is None else self.bucket.ready_at
+        return opens_at if opens_at < self.until else math.inf
+
+    def is_open(self, now: float) -> bool:
+        """Whether a message may be handed over now."""
+        if now >= self.until:
+            self.until = -math.inf
+        return now >= self.opens_at
 
     def take(self, now: float) -> Arrived | None:
         """The next message to hand over, which is counted; None if none may go now."""
-        if not self.waiting or (self.bucket is not None and now < self.bucket.ready_at):
+        if not self.waiting or not self.is_open(now):
             return None
         arrived = self.waiting.popleft()
         self.count(arrived.since, now)
@@ -66,6 +82,7 @@ class Gate:
 
     def count(self, since: float, now: float) -> None:
         """Take the token of a message that waited since then and is handed over now."""
+        self.handed_over += 1
         if self.bucket is None:
             return
         if self.bucket.ready_at > since:

@@ -59,6 +59,10 @@ class Selector:
         elif self._protect is None:
             self._protect = Protect(self.limits)
 
+    def share(self, rate: float) -> None:
+        """The ceiling is shared: find the prefetch for this part of it, messages/second."""
+        self._least.rate = rate
+
     @property
     def laws(self) -> dict[str, Controller]:
         """The laws that have a say, by the words of their goals."""

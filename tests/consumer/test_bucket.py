@@ -71,3 +71,25 @@ def test_several_tokens_may_be_taken_at_once() -> None:
     bucket.take(0.0)
     bucket.take(0.0, 3)
     assert bucket.ready_at == pytest.approx(0.4, abs=1e-5)
+
+
+def test_a_bucket_that_follows_a_share_gains_no_token() -> None:
+    bucket = Bucket(10.0, 1)
+    bucket.follow(100.0, 5, 0.0)
+    assert bucket.ready_at <= 0.0
+    bucket.take(0.0)
+    assert bucket.ready_at == pytest.approx(0.01, abs=1e-5)
+    bucket.follow(10.0, 2, 1.0)  # which was full again
+    for _ in range(2):
+        assert bucket.ready_at <= 1.0
+        bucket.take(1.0)
+    assert bucket.ready_at == pytest.approx(1.1, abs=1e-5)
+
+
+def test_a_bucket_that_follows_a_share_may_begin_empty() -> None:
+    bucket = Bucket(10.0, 5)
+    bucket.follow(20.0, 5, 1.0, empty=True)
+    assert bucket.ready_at == pytest.approx(1.05, abs=1e-5)
+    bucket.take(1.0, 3)
+    bucket.follow(10.0, 5, 1.0, empty=True)  # debts stay
+    assert bucket.ready_at == pytest.approx(1.4, abs=1e-5)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controlmq.clients.settings import settings_from
 from controlmq.errors import InputError
 from controlmq.goals import Goals, GoalsByQueue
 
@@ -98,3 +99,17 @@ def test_a_burst_is_that_of_the_ceiling() -> None:
     goals = GoalsByQueue({"at_most": {"orders": 5}, "burst": 1})
     assert goals.of("orders") == Goals(at_most=5, burst=1)
     assert goals.of("others") == Goals()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"shared": "orders"}, "give at_most and no goal"),
+        ({"shared": "orders", "at_most": 100, "goal": 50}, "give at_most and no goal"),
+        ({"shared": "", "at_most": 100}, "give a name"),
+        ({"shared": "x" * 201, "at_most": 100}, "give a name"),
+    ],
+)
+def test_a_shared_rate_needs_a_name_and_a_rate(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        settings_from(**given)

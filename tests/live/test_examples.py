@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,9 @@ def found(pattern: str, line: str) -> str:
     return match[1]
 
 
-@pytest.mark.parametrize("name", CONSUMERS)
-@pytest.mark.parametrize("adapting", [False, True], ids=["fixed", "adapting"])
+@pytest.mark.parametrize(
+    ("name", "adapting"), [*product(CONSUMERS, (False, True)), ("shared_rate.py", False)]
+)
 def test_an_example_consumes_its_queue(
     broker: Broker, queue_name: str, tmp_path: Path, name: str, adapting: bool
 ) -> None:

@@ -149,17 +149,24 @@ class Management:
         """DELETE ``/api`` + ``path``; what is not there need not be deleted."""
         self._request("DELETE", path, headers)
 
-    def _request(self, method: str, path: str, headers: dict[str, str] | None = None) -> Any:
+    def put(self, path: str, given: dict[str, str]) -> None:
+        """PUT JSON to ``/api`` + ``path``."""
+        self._request("PUT", path, {"Content-Type": "application/json"}, json.dumps(given))
+
+    def _request(
+        self, method: str, path: str, headers: dict[str, str] | None = None, body: str = ""
+    ) -> Any:
         request = urllib.request.Request(
             self._base + path,
+            data=body.encode() or None,
             method=method,
             headers={"Authorization": self._authorization, **(headers or {})},
         )
         try:
             with urllib.request.urlopen(request, timeout=ANSWER) as answer:
-                body = answer.read()
+                answered = answer.read()
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return None
             raise
-        return json.loads(body) if body else None
+        return json.loads(answered) if answered else None

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pamqp import commands as spec
 
+from controlmq.clients.aio_pika.log import AioPikaLog
 from controlmq.clients.aio_pika.outbox import Outbox
 from controlmq.clients.channel_runner import clock
+from controlmq.clients.shared_goal import SharedGoal
 from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
 
@@ -23,8 +25,16 @@ class AioPikaAdapter:
         self.outbox = Outbox(channel)
         self.openings: dict[str, Any] = {}
         """The tasks that open lanes, by the tags of these."""
+        self.log_opening: Any = None
+        """The task that opens the log of the last consumer that shares a rate."""
         self._channel = channel
         self._cycle_end_due = False
+
+    def open_log(self, stream: str, reader: SharedGoal) -> AioPikaLog:
+        """On a further channel of the same connection."""
+        log = AioPikaLog(self._channel, stream, reader)
+        self.log_opening = log.opening
+        return log
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
         """As one piece."""

@@ -134,7 +134,25 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         self.runner.subscribe(consumer.plant)
         if last is not None:
             consumer.go_on_from(last)
-        return await self._window_adapter.openings[tag]
+        answer = await self._window_adapter.openings[tag]
+        await self._share(consumer)
+        return answer
+
+    async def _share(self, consumer: ControlledConsumer) -> None:
+        """Join those that share its rate; raise if the broker refuses what they need."""
+        shared = consumer.shared
+        if shared is None or consumer.switched_off:
+            return
+        shared.awaited = True
+        consumer.join()
+        if self._window_adapter.log_opening is not None:
+            await self._window_adapter.log_opening
+        shared.awaited = False
+        self.closing.add_done_callback(lambda _: shared.leave())
+        if shared.refusal is not None:
+            refusal = shared.refusal
+            await self.basic_cancel(consumer.tag)
+            raise refusal
 
     async def basic_cancel(
         self, consumer_tag: str, *, nowait: bool = False, timeout: Any = None

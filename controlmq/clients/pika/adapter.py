@@ -8,6 +8,8 @@ from typing import Any
 from pika import spec
 
 from controlmq.clients.pika import private
+from controlmq.clients.pika.log import PikaLog
+from controlmq.clients.shared_goal import SharedGoal
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.lanes import Lane
 
@@ -26,6 +28,10 @@ class PikaAdapter:
         self._send = private.sender(self._inner)
         self._unanswered: dict[str, Consumer | None] = {}
         """Lanes by their tags whose cancels the broker has not confirmed."""
+
+    def open_log(self, stream: str, reader: SharedGoal) -> PikaLog:
+        """On a further channel of the same connection."""
+        return PikaLog(self._inner, stream, reader)
 
     def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
         """All cancels, one after the other; what comes late goes back afterwards."""

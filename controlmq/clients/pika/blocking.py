@@ -15,6 +15,7 @@ from controlmq.clients.pika.adapter import PikaAdapter
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
 from controlmq.clients.pika.generator import Generator, Message
 from controlmq.clients.settings import Settings
+from controlmq.clients.shared_goal import SharedGoal
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
@@ -112,6 +113,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     """
 
     _generator: Generator | None
+    _awaits_log = True
 
     def _adapt_with(self, settings: Settings) -> None:
         self._generator = None
@@ -157,7 +159,18 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         finally:
             if lane is not None and not self.is_open:
                 self._runner.core.lane_refused(lane, clock())
+        if consumer.shared is not None:
+            self._await_log(consumer, consumer.shared)
         return consumer
+
+    def _await_log(self, consumer: ControlledConsumer, shared: SharedGoal) -> None:
+        """Raise if the broker refuses what consumers that share a rate need."""
+        private.wait_until(self, lambda: shared.settled or consumer.switched_off)
+        shared.awaited = False
+        if shared.refusal is not None:
+            refusal = shared.refusal
+            self.basic_cancel(consumer.tag)
+            raise refusal
 
     def basic_cancel(self, consumer_tag: str) -> Any:
         """As pika's: cancels the consumer, all of it."""

@@ -32,6 +32,8 @@ class AdaptivePikaChannel:
     """pika's class, or one derived from it, that the channel had before."""
     _replaced: frozenset[str]
     """Names of pika's methods that have another meaning here."""
+    _awaits_log = False
+    """Whether ``basic_consume`` waits for the log of a rate that is shared."""
     _inner: Any
     """The asynchronous channel underneath, which knows whether it is open."""
 
@@ -124,6 +126,10 @@ class AdaptivePikaChannel:
         self._consumers_by_tag[tag] = consumer
         self._subscriptions[tag] = {"on_message": on_message, **subscription}
         self._runner.subscribe(consumer.plant)
+        if consumer.shared is not None:
+            self._at_end.append(consumer.shared.leave)
+            consumer.shared.awaited = self._awaits_log
+        consumer.join()
         return consumer
 
     def _turn(self, consumer: Consumer) -> None:

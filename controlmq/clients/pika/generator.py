@@ -11,6 +11,9 @@ from controlmq.consumer.consumer import Consumer
 
 Message = tuple[Any, Any, Any]
 
+LOOK_AGAIN_SECONDS = 1.0
+"""Seconds. A gate that is closed may be opened sooner than it said."""
+
 
 class Generator:
     """Messages between the lanes of a consumer and a loop of the user."""
@@ -69,9 +72,11 @@ class Generator:
                 yield None, None, None
 
     def _gated(self) -> float:
-        """Seconds until the bucket of the consumer lets the next message go."""
-        bucket = self.consumer.gate.bucket if self.consumer is not None else None
-        return max(0.0, bucket.ready_at - clock()) if bucket is not None else 0.0
+        """Seconds until the next message may go, or until it is worth another look."""
+        if self.consumer is None:
+            return 0.0
+        now, gate = clock(), self.consumer.gate
+        return 0.0 if gate.is_open(now) else max(0.0, min(gate.opens_at - now, LOOK_AGAIN_SECONDS))
 
     def _handed_over(self) -> Iterator[Message]:
         """Yields one message: does what is due first, then times the user's work."""

@@ -41,6 +41,7 @@ ASYNCHRONOUS_NAMES = (
     "_generate_consumer_tag",
     "_consumers",
     "_send_method",
+    "_get_cookie",
     "callbacks",
 )
 CONNECTION_NAMES = (
@@ -288,6 +289,31 @@ def write_now(channel: Any) -> None:
     transport = channel.connection._transport
     if transport is not None and transport.get_write_buffer_size():
         transport._on_socket_writable()
+
+
+# A further channel
+
+
+class _Unseen:
+    """What a blocking connection is to think of a channel that it did not open itself."""
+
+    is_open = False
+    """It closes with the connection, without further ado."""
+
+    def _dispatch_events(self) -> None:
+        pass
+
+
+def further_channel(channel: Any, on_open: Callable[[Any], None]) -> Any:
+    """A new asynchronous channel on the connection of another one, blocking or not.
+
+    Its callbacks are called as soon as something is read, also inside of callbacks.
+    """
+    further = channel.connection.channel(on_open_callback=on_open)
+    # pika itself forgets what it was told of a channel as soon as that is closed, and fails if a
+    # connection is being closed then.
+    further._get_cookie = _Unseen
+    return further
 
 
 # Timers and callbacks

@@ -45,6 +45,7 @@ def wrap(
     record: Callable[[Transition], None] | None = None,
     on_step: Callable[[Step], None] | None = None,
     group: str | None = None,
+    shared: str | None = None,
 ) -> Any:
     """Adapt the prefetch of every consumer started on ``channel`` from now on.
 
@@ -57,6 +58,8 @@ def wrap(
     - ``goal``: hold this rate, messages/second or a text such as ``"400/s"``;
     - ``at_most``: never start more than this rate, as in ``"5/minute"``; ``burst`` messages, by
       default 50 ms' worth and at least 1, may start at once;
+    - ``shared``: a name; ``at_most`` and ``burst`` are then for all consumers together, in whatever
+      process, that share the rate of that name at this broker;
     - ``buffer_time``: let a message wait about this long here, seconds or as in ``"100 ms"``;
     - ``protect``: take less while handlers are slow because what is behind them is congested.
 
@@ -103,6 +106,7 @@ def wrap(
         record=record,
         on_step=on_step,
         group=group,
+        shared=shared,
     )
     if isinstance(channel, BlockingChannel):
         adaptive: type = AdaptiveBlockingChannel

@@ -16,6 +16,7 @@ from controlmq.clients.aio_pika import adapt, adaptive
 from controlmq.controllers import OpenLoop
 from controlmq.errors import InputError
 from tests.live.handled import assert_empty
+from tests.sharing.processes import most_in
 from tests.testbed import Broker
 from tests.testbed.management import DEADLINE
 from tests.testbed.publishing import DeclareQueue, QueueKind, fill
@@ -249,3 +250,28 @@ def test_what_cannot_work_is_refused(broker: Broker, queue_name: str) -> None:
     run(program())
     with pytest.raises(InputError, match="cannot adapt a object"):
         adapt(object(), prefetch=2)
+
+
+def test_consumers_share_a_rate(broker: Broker, queue_name: str) -> None:
+    fill(broker.parameters, queue_name, 300)
+
+    async def program() -> None:
+        times: list[float] = []
+        clock = asyncio.get_running_loop().time
+
+        async def handle(message: Any) -> None:
+            times.append(clock())
+            await message.ack()
+
+        goals = {"at_most": 100, "shared": "orders"}
+        async with channel_on(broker.url, **goals) as one, channel_on(broker.url, **goals) as other:
+            for channel in (one, other):
+                await (await channel.get_queue(queue_name)).consume(handle)
+            both = [*one.adaptive_consumers.values(), *other.adaptive_consumers.values()]
+            await until(lambda: min(each.shared.share for each in both) > 40, "both have a share")
+            assert sum(each.shared.share for each in both) <= 100
+            await until(lambda: len(times) == 300, "all are handled")
+        assert most_in(times, 1.0) <= 105
+
+    run(program())
+    assert_empty(broker, queue_name)

@@ -37,3 +37,36 @@ def test_it_runs_as_written(
     run(broker.parameters, program)
     handled.assert_each_once_in_order(COUNT)
     assert_empty(broker, queue_name)
+
+
+def test_two_channels_share_a_rate(broker: Broker, queue_name: str, run: Any) -> None:
+    fill(broker.parameters, queue_name, COUNT)
+    handled = Handled()
+    by_channel: dict[int, int] = {}
+    shares: list[float] = []
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.note(method, properties, body)
+            number = channel.channel_number
+            by_channel[number] = by_channel.get(number, 0) + 1
+            channel.basic_ack(method.delivery_tag)
+            if len(handled.numbers) == COUNT:
+                consumers = (*channel.adaptive_consumers.values(), *others.values())
+                shares.extend(each.shared.share for each in consumers)
+                done()
+
+        def begin(other: Any) -> None:
+            for each in (channel, other):
+                wrap(each, at_most=100, shared="orders")
+                each.basic_consume(queue_name, on_message)
+            others.update(other.adaptive_consumers)
+
+        others: dict[str, Any] = {}
+        channel.connection.channel(on_open_callback=begin)
+
+    run(broker.parameters, program)
+    assert sorted(handled.numbers) == list(range(COUNT))
+    assert len(by_channel) == 2
+    assert sum(shares) <= 100
+    assert_empty(broker, queue_name)

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,11 @@ from tests.live.cluster.faults import (
     leader_stopped,
     quorum_queue,
 )
+from tests.sharing.processes import SharingProcesses, most_in
 from tests.testbed.cluster import Cluster
 from tests.testbed.management import wait_until
 from tests.testbed.node import NodeBroker
+from tests.testbed.publishing import declared_queue, fill
 
 COUNT = 1200
 """Messages for each consumer, half of them after the fault."""
@@ -53,6 +56,8 @@ SERVICE_GOAL = 150.0
 
 MOST = 12
 """Messages: the largest prefetch of either consumer."""
+
+SHARED_RATE = 100.0
 
 DEADLINE = 120.0
 """Seconds for a consumer to handle all its messages, election and restart included."""
@@ -255,3 +260,36 @@ def test_a_leader_lost_while_the_window_is_restless(cluster: Cluster) -> None:
     with node.proxied() as proxy:
         outcome = trial.run(lost, node, proxy, "quorum", cluster=cluster)
     assert outcome.failures(lost) == []
+
+
+def test_a_shared_rate_is_kept_when_a_node_is_cut_off(cluster: Cluster, tmp_path: Path) -> None:
+    """The member of that node has a connection and messages, but no lease any more."""
+    with contextlib.ExitStack() as stack:
+        alone, *others = members = [
+            stack.enter_context(sharing_on(node, tmp_path / str(number)))
+            for number, node in enumerate(cluster.nodes)
+        ]
+        stack.callback(cluster.mend)  # before the queues are deleted
+
+        def use_the_rate(*some: SharingProcesses) -> bool:
+            return sum(each.all[0].lately(2.0) for each in some) > 1.8 * SHARED_RATE
+
+        wait_until(lambda: all(each.all[0].lately(2.0) for each in members), "all have a share")
+        cluster.cut_off(cluster.nodes[0])
+        wait_until(lambda: use_the_rate(*others), "the others have its share", deadline=DEADLINE)
+        assert alone.all[0].alive
+        assert alone.all[0].lately(2.0) == 0
+        times = sorted(time for each in members for time in each.times)
+    assert most_in(times, 1.0) <= SHARED_RATE + 5
+    assert most_in(times, 10.0) <= 10 * SHARED_RATE + 10
+
+
+@contextlib.contextmanager
+def sharing_on(node: NodeBroker, folder: Path) -> Iterator[SharingProcesses]:
+    """A process that has a queue of its own on its node, and shares a rate with the others."""
+    folder.mkdir()
+    with declared_queue(node.parameters) as queue:
+        fill(node.parameters, queue, 5000)
+        with SharingProcesses(node.url, queue, SHARED_RATE, folder) as processes:
+            processes.start()
+            yield processes

@@ -1,0 +1,34 @@
+"""What a share means for the bucket of its member."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+BURST_SECONDS = 0.05
+"""Seconds whose messages all members together may hand over at once, unless a burst is given."""
+
+LEAST_BURST = 1.0
+"""Messages. A bucket with less would never have a whole token."""
+
+LEAST_SHARE = 1e-6
+"""Part of the goal below which a share is none."""
+
+
+class Bound(NamedTuple):
+    """At most ``rate`` messages/second and ``burst`` at once, and nothing from ``until`` on."""
+
+    rate: float
+    burst: float
+    until: float
+
+
+def bound_of(share: float, until: float, goal: float, burst: float | None) -> Bound:
+    """The bound of a member with a share of ``goal``; ``burst`` is that of all together.
+
+    A member has its part of the burst, but at least 1 message.
+    """
+    if share < LEAST_SHARE * goal:
+        return Bound(goal, LEAST_BURST, -math.inf)
+    all_together = BURST_SECONDS * goal if burst is None else burst
+    return Bound(share, max(LEAST_BURST, all_together * share / goal), until)
