@@ -264,7 +264,12 @@ class Program(Adapter):
         self.world.to_broker(self.begin_at_broker, None, None)
 
     def commit(self, roll_back: bool, _: Any = None) -> None:
-        """Commit, or roll back and answer everything at once."""
+        """Commit, or roll back and answer everything at once.
+
+        Not before the broker has answered the last commit: it allows no command until then.
+        """
+        if self.commits:
+            return
         world = self.world
         if roll_back:
             tags, self.committing = self.committing or [], []
