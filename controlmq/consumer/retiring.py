@@ -63,7 +63,12 @@ class LanePlan:
         surplus = sum(lane.size for lane in subscribed) - self.window.wanted
         self._replacing = False
         self._retiring = [lane for lane in self._retiring if lane.retiring and not lane.cancelled]
-        if self._retiring and (self._needed_again(surplus) or now >= self._give_up_at()):
+        if self._retiring and self._needed_again(surplus):
+            self.keep_all()
+        saturated = next((lane for lane in self._retiring if lane.saturated), None)
+        if saturated is not None:
+            return saturated  # even at the last moment: its acks follow its cancel
+        if self._retiring and now >= self._give_up_at():
             self.keep_all()
         if not self._retiring:
             if surplus >= 0 or now >= self._give_up_at():

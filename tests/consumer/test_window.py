@@ -162,6 +162,18 @@ def test_a_lane_with_room_is_never_cancelled() -> None:
     assert decide(plan, 0.2) is second
 
 
+def test_a_lane_that_is_saturated_when_its_time_ends_is_retired() -> None:
+    window, plan = window_of(8, max_held=20, linger=1)
+    first, second = window.opened(NOBODY, "first", 3), window.opened(NOBODY, "second", 5)
+    first.received, second.received = 3, 4
+    window.retarget(3, 0.0)
+    window.hold(1, second, 0.0)
+    assert not decide(plan, 0.1)
+    assert not decide(plan, 1.2), "its acks are kept from now on"
+    second.received = 5
+    assert decide(plan, window.max_hold) is second
+
+
 def test_a_new_lane_leaves_room_for_what_a_cancelled_one_still_holds() -> None:
     window, plan = window_of(4, max_held=20, linger=0)
     window.opened(NOBODY, "first", 2)

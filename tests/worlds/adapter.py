@@ -55,6 +55,7 @@ class Adapter(Books):
 
     def sample(self, subscription: Subscription) -> None:
         sample = subscription.consumer.observe()
+        subscription.interval_ends()
         subscription.sampled += sample.arrivals
         if not (0 <= sample.starved <= 1 and sample.held >= 0 and sample.in_flight >= -1e-9):
             raise Violation(f"a sample is impossible: {sample}")
@@ -67,8 +68,9 @@ class Adapter(Books):
             subscription.samples.append(sample)
         random_ = self.world.random
         if self.world.circumstances.moves and random_() < 0.5:
-            self._aim(subscription, draw_target(random_))
-            subscription.consumer.actuate(subscription.target)
+            target = draw_target(random_)
+            subscription.aim(target)
+            subscription.consumer.actuate(target)
 
     def _check_pace(self, subscription: Subscription, sample: Sample) -> None:
         """Where handlers are not the limit, a message comes with every opening that is due."""
@@ -84,7 +86,7 @@ class Adapter(Books):
     def retarget(self, subscription: Subscription, target: float) -> None:
         """The user moves the prefetch."""
         if subscription.alive:
-            self._aim(subscription, target)
+            subscription.aim(target)
             self.core.retarget(subscription.consumer, target, self.world.now)
             self.attend()
 
@@ -105,10 +107,11 @@ class Adapter(Books):
             consumer = subscription.consumer
             self.fixed[consumer] = consumer.controlled, consumer.limits, subscription.bound
         self.core.fix(prefetch, self.world.now)
+        self.send_acks()
         for subscription in self.subscriptions:
             subscription.limit_rate(0.0, self.world.now)
             if subscription.alive:
-                subscription.target = prefetch or subscription.asked
+                subscription.aim(prefetch or subscription.asked)
         self.attend()
 
     def _unfix(self) -> None:
@@ -123,7 +126,7 @@ class Adapter(Books):
                 if bound:
                     self.core.pace(consumer, bound, self.world.circumstances.burst, now)
                     subscription.limit_rate(bound, now)
-                self._aim(subscription, subscription.target)
+                subscription.aim(subscription.target)
         self.fixed.clear()
         self.attend()
 
@@ -134,10 +137,6 @@ class Adapter(Books):
             self.core.cancel([subscription.consumer])
             self.carry_out()
             self.attend()
-
-    def _aim(self, subscription: Subscription, target: float) -> None:
-        limits = subscription.consumer.limits
-        subscription.target = limits.clamp(target) if limits else target
 
     # What the core asks for
 

@@ -39,12 +39,15 @@ class Subscription:
         "held",
         "lanes",
         "largest_lane",
+        "least",
         "lowest",
         "max_held",
         "pace",
         "paced",
         "queue",
+        "quiet",
         "received",
+        "received_before",
         "redelivered",
         "refused",
         "sampled",
@@ -75,6 +78,12 @@ class Subscription:
         self.lanes = 0
         self.largest_lane = 0
         self.received = 0
+        self.received_before = 0
+        """Messages handed over up to the last sample."""
+        self.quiet = False
+        """Whether none was in the last whole interval, as where a handler waits for more."""
+        self.least = 0
+        """The most messages that were acknowledged at once after such an interval."""
         self.redelivered = 0
         self.refused = 0
         self.sampled = 0
@@ -90,6 +99,22 @@ class Subscription:
         """Messages that the bound has allowed up to ``since``."""
         self.lowest = math.inf
         """The fewest messages handed over beyond what was allowed, at any time so far."""
+
+    def aim(self, target: float) -> None:
+        """The user asks for another prefetch; a handler may wait for more messages than that."""
+        limits = self.consumer.limits
+        target = max(target, self.consumer._least)
+        self.target = limits.clamp(target) if limits else target
+
+    def interval_ends(self) -> None:
+        """A sample is taken."""
+        self.quiet = self.received == self.received_before
+        self.received_before = self.received
+
+    def acknowledged_together(self, count: int) -> None:
+        """The user acknowledges this many messages at once."""
+        if self.quiet:
+            self.least = max(self.least, count)
 
     def limit_rate(self, bound: float, now: float) -> None:
         """The user asks for another bound."""
@@ -259,6 +284,13 @@ class Books:
             granted = sum(lane.unacked if lane.cancelled else lane.size for lane in window.lanes)
             if granted != window.granted:
                 raise Violation(f"lanes have {granted} slots, the window {window.granted}")
+            if window.target != each.target:
+                raise Violation(f"the window aims at {window.target:g}, not at {each.target:g}")
+            if each.consumer._least > each.least:
+                raise Violation(
+                    f"a handler waits for {each.consumer._least} messages, and has acknowledged "
+                    f"at most {each.least} at once"
+                )
             if each.received != each.sensors.total:
                 raise Violation("the sensors have missed a message")
             waiting = [arrived.tag for arrived in each.consumer.gate.waiting]

@@ -370,6 +370,27 @@ def a_commit_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "commit_answered", lambda self, now: None)
 
 
+def every_handler_is_taken_to_wait(patch: pytest.MonkeyPatch) -> None:
+    together = Consumer.acknowledged_together
+
+    def waited(self: Consumer, count: int) -> None:
+        self._stalled = True
+        together(self, count)
+
+    patch.setattr(Consumer, "acknowledged_together", waited)
+
+
+def a_prefetch_is_not_limited(patch: pytest.MonkeyPatch) -> None:
+    actuate = Consumer.actuate
+
+    def without_limits(self: Consumer, prefetch: float) -> None:
+        limits, self.limits = self.limits, None
+        actuate(self, prefetch)
+        self.limits = limits
+
+    patch.setattr(Consumer, "actuate", without_limits)
+
+
 BOUND_DEFECTS: list[Defect] = [
     a_bunch_passes_the_gate,
     tokens_come_too_soon,
@@ -405,6 +426,8 @@ DEFECTS: list[Defect] = [
     a_refusal_is_counted_as_an_ack,
     a_second_delivery_is_not_counted,
     nobody_is_woken_for_what_needs_attention,
+    every_handler_is_taken_to_wait,
+    a_prefetch_is_not_limited,
 ]
 
 RARE_DEFECTS: list[Defect] = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.lanes import Lane
 from tests.worlds.adapter import Adapter
+from tests.worlds.books import Subscription
 from tests.worlds.broker import BrokerQueue, Violation
 from tests.worlds.places import ANYWHERE, CLIENT
 
@@ -221,6 +222,7 @@ class Program(Adapter):
             return
         world = self.world
         now = world.now
+        together: list[Subscription | None] = []
         for each in self._up_to(tag) if multiple else (tag,):
             _, subscription = self.unacked.pop(each)
             self.owed[each] = now
@@ -231,6 +233,9 @@ class Program(Adapter):
             if each not in world.broker.unacked:
                 raise Violation(f"{each} is acknowledged, and was not by the user")
             world.acknowledged.add(world.broker.unacked[each][0])
+            together.append(subscription)
+        for subscription in self.subscriptions if multiple else ():
+            subscription.acknowledged_together(together.count(subscription))
         self.core.acknowledged(tag, multiple, now)
 
     def refuse(self, tag: int, multiple: bool, requeue: bool) -> None:
@@ -264,7 +269,12 @@ class Program(Adapter):
         self.world.to_broker(self.begin_at_broker, None, None)
 
     def commit(self, roll_back: bool, _: Any = None) -> None:
-        """Commit, or roll back and answer everything at once."""
+        """Commit, or roll back and answer everything at once.
+
+        Not before the broker has answered the last commit: it allows no command until then.
+        """
+        if self.commits:
+            return
         world = self.world
         if roll_back:
             tags, self.committing = self.committing or [], []
