@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from controlmq.observe.prometheus import expose_metrics, serve_metrics
     from controlmq.traces import TraceWriter, read_transitions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "controlmq.controllers": ("Limits", "P", "PI", "PID"),
