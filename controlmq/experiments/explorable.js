@@ -23,7 +23,7 @@
     return made;
   }
 
-  // Round numbers between two ends, about so many.
+  // Round numbers between two ends, at most about this number of them.
   function ticks(low, high, most) {
     const rough = (high - low) / Math.max(1, most), power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map(each => each * power).find(each => each >= rough * 0.999);

@@ -81,7 +81,7 @@ def resource(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """JSON types, numbers with so many digits as a reader can use."""
+    """JSON types, with numbers rounded to ``DIGITS`` and None for those that are not finite."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     if isinstance(value, dict):

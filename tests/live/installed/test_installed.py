@@ -258,6 +258,8 @@ PROGRAM = '''
 
 from collections.abc import Sequence
 
+import pika  # type: ignore[import-untyped]
+
 import controlmq
 from controlmq import (
     ArxModel,
@@ -317,6 +319,14 @@ plan = OpenLoop(ramp(1, 10, 2))
 with TraceWriter("traces") as writer:
     writer(Transition("group", "trace", 0, 1.0, 1.0, 2.0, 100.0, 110.0, True))
 places: list[float] = [profile.at["work"] for profile in Schedule.load("schedule.json").profiles]
+channel = pika.BlockingConnection().channel()
+for goals in (
+    controlmq.wrap(channel),
+    controlmq.wrap(channel, goal=200, controller=law, on_step=on_step, record=print),
+    controlmq.wrap(channel, goal={"orders": "200/s"}, at_most="5/minute", buffer_time="100 ms"),
+    controlmq.wrap(channel, goal=200, controller="model.json", handlers=WorkerPool(4)),
+):
+    controlmq.unwrap(goals)
 server = controlmq.serve_dashboard(15680)
 controlmq.serve_metrics(9000)
 export_metrics()
@@ -328,6 +338,8 @@ import controlmq
 controlmq.ArxModel("a", 60.0, 0.0, 1.0, (0.0, 20.0))
 controlmq.Limits(low="none")
 controlmq.serve_dashboard("15680")
+controlmq.wrap(None, window="sometimes")
+controlmq.nothing
 """
 
 
@@ -353,4 +365,4 @@ def test_type_hints_hold_from_outside(release: Release) -> None:
     )
     complaints = [line for line in done.stdout.splitlines() if ": error: " in line]
     assert [line for line in complaints if not line.startswith("wrong.py")] == []
-    assert sorted({int(line.split(":")[1]) for line in complaints}) == [4, 5, 6]
+    assert sorted({int(line.split(":")[1]) for line in complaints}) == [4, 5, 6, 7, 8]
