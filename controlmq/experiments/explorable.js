@@ -353,14 +353,20 @@
       const [low, high] = this.figure.range(this.panel.x), x = this.panel.x;
       const move = {ArrowLeft: -1, ArrowRight: 1}[event.key];
       if (move) this.step(move);
-      else if (event.key === "+" || event.key === "=") this.figure.zoom(x, 0.5, this.pointed ?? undefined);
-      else if (event.key === "-") this.figure.zoom(x, 2, this.pointed ?? undefined);
+      else if (event.key === "+" || event.key === "=") this.zoom(0.5);
+      else if (event.key === "-") this.zoom(2);
       else if (event.key === "0") this.figure.zoomTo(x, ...this.figure.full.get(x));
       else if (event.key === "Home") this.read(low);
       else if (event.key === "End") this.read(high);
       else if (event.key === "Escape") this.out();
       else return;
       event.preventDefault();
+    }
+    // Around the values that are read, which stay there.
+    zoom(factor) {
+      const at = this.pointed;
+      this.figure.zoom(this.panel.x, factor, at ?? undefined);
+      if (at !== null) this.read(at);
     }
     // To the next x that any of the curves has; beyond the edge the range moves along.
     step(move) {

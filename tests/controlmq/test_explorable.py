@@ -173,6 +173,8 @@ def test_keys_do_what_the_mouse_does(explored: Browser) -> None:
     press(explored, "+")
     low, high = shown_range(explored, 0)
     assert (low, high - low) == (pytest.approx(0.75), pytest.approx(30))
+    press(explored, "ArrowRight")
+    assert tip(explored).splitlines()[0] == "sample: 3"
     press(explored, "0", "End")
     assert shown_range(explored, 0) == [-0.5, 59.5]
     assert tip(explored).splitlines()[0] == "sample: 59"
