@@ -1,7 +1,7 @@
 # Every target sets up what it needs, once: a .venv from constraints.txt, Java for Spark and, for
 # the tests and benchmarks, a RabbitMQ server.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
@@ -9,10 +9,10 @@ STAMP := $(VENV)/.installed
 # compiles all tests and modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-brokers unit check bench clean
+.PHONY: help demo test test-brokers unit unit-3.13 check bench dist try-extras clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -39,6 +39,9 @@ test-brokers: $(STAMP) ## the live tests on every supported RabbitMQ, on private
 unit: $(STAMP) ## the quick tests: neither Spark nor a broker
 	$(BIN)/python -m pytest tests -n 2 -m 'not live and not spark and not slow'
 
+unit-3.13: ## the quick tests on Python 3.13, from Debian's newer release where there is none
+	tools/with-python-3.13 $(MAKE) unit VENV=.venv-3.13 PYTHON=python3.13
+
 check: $(STAMP) ## format, lint, types, who imports whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -50,5 +53,13 @@ bench: $(STAMP) ## every benchmark, as JSON
 	@tools/need rabbitmq
 	$(BIN)/python -m benchmarks
 
+dist: $(STAMP) ## the wheel and the source archive, in dist/
+	rm -rf dist
+	$(BIN)/python -m build
+
+try-extras: dist ## install the wheel with each extra by itself, and run its commands
+	@tools/need java
+	tools/try-extras dist/*.whl $(BIN)/python
+
 clean: ## remove what the targets above made
-	rm -rf $(VENV) demo-report build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-3.13 demo-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from controlmq.observe.prometheus import expose_metrics, serve_metrics
     from controlmq.traces import TraceWriter, read_transitions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "controlmq.controllers": ("Limits", "P", "PI", "PID"),
@@ -75,11 +75,13 @@ __all__ = [
 aliases.install()
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'controlmq' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'controlmq' has no attribute {name!r}")
+        return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -15,15 +15,29 @@ from types import ModuleType
 
 MOVED = {
     "controlmq.cli.drawing": "controlmq.experiments.drawing",
+    "controlmq.design.placement": "controlmq.controllers.placement",
     "controlmq.rabbitmq.calibration": "controlmq.measure.calibration",
     "controlmq.rabbitmq.flows": "controlmq.measure.flows",
+    "controlmq.rabbitmq.handling": "controlmq.clients.pika.user_handler",
+    "controlmq.rabbitmq.publishing": "controlmq.measure.publish_load",
+    "controlmq.rabbitmq.settings": "controlmq.clients.settings",
+    "controlmq.rabbitmq.stopping": "controlmq.clients.stopping",
+    "controlmq.rabbitmq.workload": "controlmq.measure.load",
     "controlmq.rabbitmq": "controlmq.clients.pika",
     "controlmq.schedule": "controlmq.controllers.gain_schedule",
     "controlmq.tuning": "controlmq.controllers.controller_file",
+    "simulator.broker": "simulator",
     "simulator.cluster": "simulator.studies.cluster",
+    "simulator.consumers": "simulator",
+    "simulator.duration": "simulator",
+    "simulator.routing": "simulator",
+    "simulator.rules": "simulator",
+    "simulator.scenario_file": "simulator",
+    "simulator.scenario_text": "simulator.scenario.toml_text",
     "simulator.specjms": "simulator.studies.specjms",
     "simulator.tuning": "simulator.studies.tuning_search",
     "simulator.visibility": "simulator.studies.visibility",
+    "simulator.workload": "simulator",
 }
 """Old path: new path. The old path of a package also covers those of its modules that are in the
 new package under the same name; modules that were renamed are not found."""

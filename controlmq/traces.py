@@ -76,7 +76,7 @@ class TraceWriter:
         rows_per_file: int = 10_000,
         every_row: bool = False,
     ) -> None:
-        need("pyarrow.parquet", "recording")
+        need("pyarrow", "recording")
         if rows_per_file < 1:
             raise InputError(f"rows_per_file is {rows_per_file}; give 1 or more.")
         self.folder = Path(folder)
@@ -168,6 +168,7 @@ def complete_files(folder: Path) -> list[Path]:
 
 def read_transitions(path: str | os.PathLike[str]) -> pa.Table:
     """All transitions of a trace as one Arrow table, columns and values checked."""
+    need("pyarrow", "recording")
     import pyarrow as pa
 
     return pa.concat_tables([_read_file(file) for file in trace_files(path)])

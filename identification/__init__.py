@@ -13,6 +13,11 @@ the knee of the curve (:mod:`identification.knee`), least squares
             print(fit.group, fit.model or fit.reason)
 """
 
+from controlmq.extras import check
+
+# Before the imports below: they would fail without naming the extra.
+check({"identification": ["pyspark", "numpy", "pandas", "pyarrow"]}, "identification")
+
 from identification.curves import Curve
 from identification.diagnosis import Diagnosis
 from identification.fit import Fit

@@ -161,10 +161,10 @@ def _start(master: str, progress: bool) -> SparkSession:
             f"the Spark master is {master!r}; give local[*], local[N], spark://HOST:PORT, yarn or "
             "k8s://URL."
         )
-    _find_java()
     standalone = STANDALONE.match(master)
     if standalone is not None:
         _knock("Spark master", standalone[1], int(standalone[2]))
+    _find_java()
     # Interrupted, py4j logs the broken connection at length before the interrupt gets through.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # Workers take their Python from the environment; in local mode the setting

@@ -1,5 +1,10 @@
 """A simulated AMQP broker and its clients, driven by the same loop as a live consumer."""
 
+from controlmq.extras import check
+
+# Before the imports below: they would fail without naming the extra.
+check({"simulation": ["numba", "numpy"]}, "simulator")
+
 from simulator.meter import Meter
 from simulator.metrics import Metrics
 from simulator.plant import SimulatedConsumer, plants

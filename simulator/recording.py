@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from controlmq.checks import above_zero
 from controlmq.errors import InputError
+from controlmq.extras import need
 from simulator.meter import Meter
 from simulator.metrics import PERCENTILES, Latency, Metrics
 
@@ -66,6 +67,7 @@ class Recording:
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write one file for each kind, a row per reading and entity; returns their paths."""
+        need("pyarrow", "recording")
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -89,6 +91,7 @@ class Recording:
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw publishers, queues and consumers over time, and latencies."""
+        need("matplotlib", "reports")
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 

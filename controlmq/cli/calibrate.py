@@ -13,12 +13,14 @@ from controlmq.cli.live import TLS, add_url, broker_url
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.errors import InputError
 from controlmq.experiments.calibrated_scenario import comment_of, scenario_of
+from controlmq.extras import Needs, needs
 from controlmq.replacing import write_atomically
 
 SHORTEST_CALIBRATION_SECONDS = 1.0
 """Below this a calibration would measure too few messages."""
 
 SUMMARY = "measure a live broker for simulations"
+NEEDS: Needs = needs("simulation")
 
 TEACHING = f"""\
 Measures, from here, what messages cost on this broker, this client and the network between:

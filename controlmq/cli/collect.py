@@ -11,9 +11,11 @@ from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.controllers import OpenLoop, ramp, random_levels
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
+from controlmq.extras import Needs
 from controlmq.loop import Step, Transition
 
 SUMMARY = "record a trace from a live queue"
+NEEDS: Needs = {"recording": ["pyarrow"], "reports": ["rich"]}
 
 TEACHING = f"""\
 Consumes the queue while stepping the prefetch, and records a trace to identify a model from.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from controlmq.cli.arguments import add_seed, option
 from controlmq.cli.output import console, print_json, say, spark_bar, table
+from controlmq.extras import Needs, needs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from controlmq.experiments.demo.experiment import Outcome
 
 SUMMARY = "measure, model and control a simulated consumer, with a report"
+NEEDS: Needs = needs("identification", "simulation", "design", "reports")
 
 TEACHING = """\
 What happens: a ramp of the prefetch shows the curve and its knee; levels in random order inside

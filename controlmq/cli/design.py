@@ -18,11 +18,13 @@ from controlmq.cli.arguments import (
 from controlmq.cli.output import complex_text, console, print_json, say
 from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
+from controlmq.extras import Needs, needs
 
 if TYPE_CHECKING:
     from controlmq.design import Design
 
 SUMMARY = "compute a controller's gains from a model by pole placement"
+NEEDS: Needs = needs("design")
 
 TEACHING = """\
 examples:

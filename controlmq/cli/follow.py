@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from controlmq.cli.arguments import add_fit, fit_of, number, option
 from controlmq.cli.output import console, say
 from controlmq.cli.spark import add_spark
+from controlmq.extras import Needs, needs
 
 if TYPE_CHECKING:
     from identification.continuous import NewModel, Progress
 
 SUMMARY = "keep models up to date with running consumers, on Spark"
+NEEDS: Needs = needs("identification")
 
 TEACHING = """\
 Watches the folder that consumers write their traces to ('controlmq run --trace', or a TraceWriter

@@ -12,12 +12,14 @@ from controlmq.cli.arguments import add_fit, fit_of, number, option
 from controlmq.cli.output import console, print_json, say, table
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
+from controlmq.extras import Needs, check, needs
 
 if TYPE_CHECKING:
     from controlmq.model import ArxModel, FitQuality
     from identification import Diagnosis, Fit
 
 SUMMARY = "fit models to recorded traces, on Spark"
+NEEDS: Needs = needs("identification")
 
 TEACHING = """\
 A trace is a folder of Parquet files with a row for every sample: prefetch u(k), rate y(k) and
@@ -62,6 +64,8 @@ def run(arguments: Namespace) -> int:
     from identification import diagnose_traces, identify
     from identification.statistics import Forgetting
 
+    if arguments.out and _is_folder(Path(arguments.out)):
+        check(needs("reports"), "the report in --out")
     half_life = arguments.half_life
     with spark_session(arguments, "fitting") as spark:
         fits = identify(
@@ -125,7 +129,7 @@ def _chosen(which: Sequence[str], fits: Sequence[Fit]) -> list[Fit]:
 def _write(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis], out: Path) -> list[str]:
     from controlmq.experiments.fleet.files import write_fleet
 
-    if out.suffix != ".json":
+    if _is_folder(out):
         return write_fleet(fits, diagnoses, out)
     if len(fits) > 1:
         raise InputError(f"{len(fits)} groups do not fit into {out}; name a folder with --out.")
@@ -134,6 +138,10 @@ def _write(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis], out: Path) -> li
         return []
     model.save(out)
     return [str(out)]
+
+
+def _is_folder(out: Path) -> bool:
+    return out.suffix != ".json"
 
 
 GROUPS_SHOWN = 40

@@ -10,11 +10,13 @@ from controlmq.cli.arguments import number, option
 from controlmq.cli.output import console, print_json, say
 from controlmq.cli.spark import add_spark, spark_session
 from controlmq.errors import InputError
+from controlmq.extras import Needs, needs
 
 if TYPE_CHECKING:
     from identification.ingest import Ingested
 
 SUMMARY = "make traces of raw samples, on Spark"
+NEEDS: Needs = needs("identification")
 
 TEACHING = """\
 A raw sample is one interval of one consumer. Its columns:

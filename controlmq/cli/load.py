@@ -10,11 +10,13 @@ from controlmq.cli.arguments import count, number, option, whole
 from controlmq.cli.live import TLS, add_broker, broker_url
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.errors import InputError
+from controlmq.extras import Needs
 
 if TYPE_CHECKING:
     from controlmq.measure.load import Load
 
 SUMMARY = "publish a load to a queue"
+NEEDS: Needs = {"reports": ["rich"]}
 
 TEACHING = f"""\
 Publishes to the queue through the default exchange until --duration or --count is over, or

@@ -28,6 +28,7 @@ from controlmq.cli import (
 from controlmq.cli.arguments import keep_negative_numbers
 from controlmq.cli.output import fail
 from controlmq.errors import ControlmqError
+from controlmq.extras import check
 
 COMMANDS = (
     *(demo, run, top, collect, ingest, identify, design, simulate),
@@ -61,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the user's mistakes get one sentence."""
     arguments = parsed(sys.argv[1:] if argv is None else argv)
     try:
+        check(arguments.needs, f"controlmq {arguments.command}")
         return int(arguments.run(arguments))
     except ControlmqError as error:
         return fail(str(error), 2)
@@ -91,8 +93,9 @@ def parsed(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--version", action="version", version=f"controlmq {controlmq.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
+        name = command.__name__.rpartition(".")[2]
         added = commands.add_parser(
-            command.__name__.rpartition(".")[2],
+            name,
             help=command.SUMMARY,
             description=command.SUMMARY[0].upper() + command.SUMMARY[1:] + ".",
             epilog=command.TEACHING,
@@ -101,7 +104,7 @@ def parsed(argv: Sequence[str]) -> Namespace:
         )
         command.add_options(added)
         added.add_argument("--json", action="store_true", help="print the result as JSON")
-        added.set_defaults(run=command.run)
+        added.set_defaults(run=command.run, needs=command.NEEDS, command=name)
     return parser.parse_args(keep_negative_numbers(argv))
 
 

@@ -17,9 +17,11 @@ from controlmq.cli.observing import add_observing, serve_observers
 from controlmq.cli.output import fail
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
+from controlmq.extras import Needs, needs
 from controlmq.loop import Step
 
 SUMMARY = "consume a queue and hold a goal"
+NEEDS: Needs = needs()
 
 TEACHING = f"""\
 Without any goal the consumer finds the least prefetch that loses no throughput; with --prefetch

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from controlmq.cli.arguments import add_placement, number, option
 from controlmq.cli.output import console, print_json, say, table
 from controlmq.cli.spark import add_spark, spark_session
+from controlmq.extras import Needs, needs
 
 if TYPE_CHECKING:
     from controlmq.controllers.gain_schedule import Schedule
     from identification import Fit
 
 SUMMARY = "fit a controller for every workload in a trace"
+NEEDS: Needs = needs("identification")
 
 TEACHING = """\
 Each row of a trace has the handler time, in bands half an octave wide. Every band with enough

@@ -14,6 +14,7 @@ from controlmq.cli.output import console, print_json, say, table
 from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
 from controlmq.controllers.controller_file import KINDS as LAWS
 from controlmq.errors import InputError
+from controlmq.extras import Needs, check, needs
 from controlmq.loop import Controller, Loop, Step
 from controlmq.model import ArxModel
 from controlmq.performance import performance
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from simulator import Recording
 
 SUMMARY = "run a scenario, or a controller on a consumer of it"
+NEEDS: Needs = needs("simulation")
 
 TEACHING = """\
 What drives the prefetch of a consumer, one of (of none, the scenario runs as it is written):
@@ -80,6 +82,10 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Simulate with a progress bar; print what happened."""
     _check(arguments)
+    if arguments.plot:
+        check(needs("reports"), "--plot")
+    if arguments.out or arguments.trace:
+        check(needs("recording"), "--out" if arguments.out else "--trace")
     driven = _driver(arguments)
     if driven is None:
         return _run_as_written(arguments)

@@ -10,11 +10,13 @@ from controlmq.cli.arguments import add_seed, count, number, option
 from controlmq.cli.output import console, print_json, progress_bar, say
 from controlmq.cli.specjms_progress import Watch, watched
 from controlmq.errors import InputError
+from controlmq.extras import Needs, needs
 
 if TYPE_CHECKING:
     from simulator.studies.specjms import Run, Workload
 
 SUMMARY = "run the SPECjms2007 workload on a simulated or live broker"
+NEEDS: Needs = needs("simulation")
 
 TEACHING = """\
 Seven interactions between supermarkets, distribution centres, suppliers and headquarters. The

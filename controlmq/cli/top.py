@@ -14,8 +14,10 @@ from contextlib import contextmanager
 
 from controlmq.cli.arguments import number, option
 from controlmq.errors import ControlmqError
+from controlmq.extras import Needs, needs
 
 SUMMARY = "watch running consumers in a terminal"
+NEEDS: Needs = needs()
 
 TEACHING = """\
 Asks the dashboards of running consumers (controlmq run --dashboard, or serve_dashboard in Python)

@@ -9,8 +9,10 @@ from controlmq.cli.arguments import count, number, option
 from controlmq.cli.output import console, print_json, say, spark_bar
 from controlmq.cli.spark import add_spark
 from controlmq.errors import InputError
+from controlmq.extras import Needs, needs
 
 SUMMARY = "compare laws for goals with those of other projects, in simulation"
+NEEDS: Needs = needs("identification", "simulation", "reports")
 
 TEACHING = """\
 Every law of controlmq and every peer runs on the same simulated consumers, on Spark's executors:

@@ -18,6 +18,7 @@ from controlmq.cli.output import console, print_json, say, spark_bar, table
 from controlmq.cli.spark import add_spark
 from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
+from controlmq.extras import Needs, needs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +29,7 @@ CANDIDATES_SHOWN = 10
 """Candidates in the table on the screen; the files have all."""
 
 SUMMARY = "search for a controller in simulation"
+NEEDS: Needs = needs("identification", "simulation", "reports")
 
 TEACHING = """\
 Every candidate (a law, a placement, an interval, a limit) runs in every scenario with every
@@ -37,7 +39,7 @@ disturbances are those that the scenarios schedule (see docs/tuning.md); several
 steps.
 
 The folder --out gets every loop's score (points.parquet), the ranking with confidence intervals
-(ranking.json), the front of error against effort (front.svg) and the best controller
+(ranking.json), the front of error against effort (front.svg, report.html) and the best controller
 (controller.json), a file that controlmq.wrap, 'controlmq run' and 'controlmq simulate' take.
 
 examples:

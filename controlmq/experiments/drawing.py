@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import io
 
+from controlmq.extras import check
+
+# Before the import below: it would fail without naming the extra.
+check({"reports": ["matplotlib"]}, "controlmq.experiments.drawing")
+
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

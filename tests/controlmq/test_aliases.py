@@ -44,9 +44,9 @@ def test_the_old_package_of_pika_has_its_names(monkeypatch: pytest.MonkeyPatch) 
 def test_a_module_that_was_renamed_is_not_found_at_its_old_path() -> None:
     with (
         pytest.warns(DeprecationWarning, match="is now"),
-        pytest.raises(ModuleNotFoundError, match=r"controlmq\.clients\.pika\.handling"),
+        pytest.raises(ModuleNotFoundError, match=r"controlmq\.clients\.pika\.ledger"),
     ):
-        import_module("controlmq.rabbitmq.handling")
+        import_module("controlmq.rabbitmq.ledger")
 
 
 def test_the_warning_points_at_the_line_that_imports() -> None:
@@ -63,3 +63,33 @@ def test_a_path_that_never_was_is_not_found() -> None:
     assert new_path("controlmq.loop") is None
     with pytest.raises(ModuleNotFoundError, match=r"controlmq\.never"):
         import_module("controlmq.never")
+
+
+def test_a_module_of_scenario_words_has_them_though_it_is_a_package_now() -> None:
+    import simulator
+    import simulator.scenario
+
+    with pytest.warns(DeprecationWarning, match=r"scenario\.Queue is now simulator\.Queue"):
+        assert simulator.scenario.Queue is simulator.Queue
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = simulator.scenario.nothing
+
+
+@pytest.mark.parametrize(
+    ("old", "names"),
+    [
+        ("simulator.broker", ["Broker", "Link", "Queue"]),
+        ("simulator.duration", ["Duration"]),
+        ("simulator.routing", ["Binding", "Exchange"]),
+        ("simulator.scenario_file", ["load_scenario", "parse_scenario", "shipped_scenarios"]),
+        ("controlmq.design.placement", ["p_stable_range", "place", "poles_for"]),
+        ("controlmq.rabbitmq.stopping", ["Stop", "signals"]),
+    ],
+)
+def test_names_that_were_in_a_module_are_in_what_its_path_imports(
+    old: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, old, raising=False)
+    with pytest.warns(DeprecationWarning, match="is now"):
+        module = import_module(old)
+    assert [name for name in names if not hasattr(module, name)] == []

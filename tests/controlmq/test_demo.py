@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from controlmq.cli.main import main
+from controlmq.experiments.demo.experiment import GOALS
+from controlmq.performance import performance
 from simulator import load_scenario
+from tests.testbed.browser import browser
+from tests.testbed.reports import explorable, series_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -90,7 +94,7 @@ def test_the_report_stands_alone(demo: tuple[Path, dict[str, Any]]) -> None:
     out, _ = demo
     page = (out / "report.html").read_text()
     assert page.count("<svg") == 5
-    for outside in ("<script", "<link", 'src="', "@import"):
+    for outside in ("<link", 'src="', "@import"):
         assert outside not in page
     assert {path.name for path in out.iterdir()} == {
         "report.html",
@@ -105,6 +109,28 @@ def test_the_report_stands_alone(demo: tuple[Path, dict[str, Any]]) -> None:
         "pid.json",
         "traces",
     }
+
+
+def test_the_report_can_be_explored(demo: tuple[Path, dict[str, Any]]) -> None:
+    out, data = demo
+    curve, closed_loop, disturbances = explorable((out / "report.html").read_text())
+    for panel, goal, key in zip(closed_loop[:2], GOALS, ("", "_450"), strict=True):
+        for kind in ("p", "pi", "pid"):
+            rates = series_of(panel, kind.upper())["y"]
+            assert performance(rates, goal).mean == pytest.approx(
+                data[f"closed_loop{key}"][kind]["mean"], rel=1e-6
+            )
+    (knee,) = curve[0]["marks"]
+    assert knee["x"] == pytest.approx(data["curve"]["knee"], rel=1e-6)
+    with browser() as chromium:
+        chromium.open((out / "report.html").as_uri())
+        chromium.value("document.querySelectorAll('.chart').item(5).focus()")
+        chromium.do("Input.dispatchKeyEvent", type="keyDown", key="End")
+        last = disturbances[0]["series"][1]
+        said = chromium.until("document.querySelector('.tip:not([hidden])')?.innerText")
+        heading = f"{last['name']} "
+        (line,) = (line for line in said.splitlines() if line.startswith(heading))
+        assert float(line.removeprefix(heading)) == pytest.approx(last["y"][-1], rel=1e-4)
 
 
 def test_a_folder_that_cannot_be_made_gets_one_sentence(

@@ -17,6 +17,7 @@ from controlmq import ArxModel, Tuning
 from controlmq.cli.main import main
 from controlmq.controllers import controller_from
 from identification.session import session
+from tests.testbed.reports import explorable, series_of
 
 FEW = ["--controller", "pi", "--settling", "2", "6", "--seeds", "2", "--duration", "20"]
 MODEL = ArxModel(a=0.0, b=78.0, c=0.0, interval=1.0, linear_range=(1.0, 17.0))
@@ -43,6 +44,7 @@ def test_a_search_leaves_points_ranking_front_and_a_controller(
         "front.svg",
         "points.parquet",
         "ranking.json",
+        "report.html",
     ]
     assert [file.name for file in tmp_path.iterdir()] == ["tuned"]
     ranking = json.loads((out / "ranking.json").read_text())
@@ -63,6 +65,9 @@ def test_a_search_leaves_points_ranking_front_and_a_controller(
     assert chosen.gains.ki == first["ki"]
     assert controller_from(out / "controller.json")
     assert (out / "front.svg").read_text().startswith("<svg")
+    ((panel,),) = explorable((out / "report.html").read_text())
+    assert series_of(panel, "chosen")["y"] == [pytest.approx(first["iae"]["mean"], rel=1e-6)]
+    assert len(series_of(panel, "PI")["x"]) == 2
     unseen = ranking["unseen"]
     assert unseen["scenarios"] == ["rosa"]
     assert unseen["published_pi"]["ki"] == pytest.approx(0.0060271, rel=1e-4)

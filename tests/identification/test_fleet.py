@@ -13,6 +13,7 @@ from controlmq.experiments.fleet.files import REPORT, TABLE, write_fleet
 from controlmq.model import ArxModel
 from identification import Fit, identify
 from tests.known.fleet import CAUSES, generate, judged
+from tests.testbed.reports import explorable, series_of
 
 pytestmark = pytest.mark.spark
 
@@ -70,6 +71,11 @@ def test_a_folder_holds_models_a_report_and_a_table(fits: list[Fit], tmp_path: P
     assert "good-00001" in report
     assert "dead consumer" in report
     assert len(report) < 300_000
+    (panels,) = explorable(report)
+    for panel in panels:
+        bars = series_of(panel, "groups")
+        assert sum(bars["y"]) == 1
+        assert "good-00001" in bars["labels"][bars["y"].index(1)]
 
 
 def test_models_of_groups_that_are_gone_do_not_stay(fits: list[Fit], tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from controlmq.experiments.demo import charts
 from controlmq.experiments.demo.experiment import Outcome
+from controlmq.experiments.explorable import figure
 from controlmq.experiments.page import page, table
 
 TITLE = "controlmq demo"
@@ -17,11 +19,12 @@ def report(outcome: Outcome, data: dict[str, Any], drawn: dict[str, str]) -> str
     sections = [
         _header(outcome, data),
         "<h2>1. The curve</h2>",
-        _figure(
+        figure(
             drawn["open-loop"],
             f"A ramp shows how far prefetch has authority: up to {data['curve']['knee']:.1f} "
             f"messages ({data['curve']['rate_at_knee']:.0f} msg/s); from there on the handlers are "
             "busy, and more prefetch only hoards messages.",
+            charts.open_loop(outcome),
         ),
         "<h2>2. The model</h2>",
         f"<p><code>y(k+1) = {model.a:.4f} y(k) + {model.b:.2f} u(k) {model.c:+.2f}</code>, "
@@ -29,24 +32,27 @@ def report(outcome: Outcome, data: dict[str, Any], drawn: dict[str, str]) -> str
         f"the linear range.</p>",
         _model_table(data["model"]),
         '<div class="pair">',
-        _figure(drawn["prediction"], "One-step predictions against what was observed."),
-        _figure(drawn["poles"], "Where the design put the closed-loop poles."),
+        figure(drawn["prediction"], "One-step predictions against what was observed."),
+        figure(drawn["poles"], "Where the design put the closed-loop poles."),
         "</div>",
         "<h2>3. The controllers</h2>",
         _gains_table(data),
         "<h2>4. The closed loop</h2>",
-        _figure(
+        figure(
             drawn["closed-loop"],
             "From prefetch 1 to the goal. 450 msg/s lies between two whole prefetches; a "
             "real-valued window reaches it.",
+            charts.closed_loop(outcome),
+            columns=2,
         ),
         _closed_loop_table(data),
         "<h2>5. A goal step and two disturbances</h2>",
-        _figure(
+        figure(
             drawn["disturbances"],
             "The goal rises to 600; then work takes twice as long and returns; then publishers "
             "pause until the queue of 1,000 is dry, and come back at twice their rate. P cannot "
             "remove what its model does not know; PI and PID can, and none winds up.",
+            charts.disturbances(outcome),
         ),
         _disturbance_table(data),
         "<h2>6. Why not fit a ramp?</h2>",
@@ -137,7 +143,3 @@ def _ramp_paragraph(ramp: dict[str, Any]) -> str:
         f"the same rows are refused: {escape(ramp['refusal_with_offset'])} Levels in random order "
         "tell a from b, and a window that settles within a round trip has an a near 0.</p>"
     )
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"

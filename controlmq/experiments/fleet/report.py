@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from controlmq.experiments.drawing import MODEL, svg
+from controlmq.experiments.explorable import Panel, Series, figure
 from controlmq.experiments.page import page, table
 
 if TYPE_CHECKING:
@@ -18,6 +21,10 @@ TITLE = "Models of a fleet"
 
 ROWS_SHOWN = 20
 """Rows of a table of the worst; models.parquet has them all."""
+
+
+GROUPS_NAMED = 8
+"""Groups that a bar of a histogram names."""
 
 
 def report(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis]) -> str:
@@ -33,7 +40,7 @@ def report(fits: Sequence[Fit], diagnoses: Sequence[Diagnosis]) -> str:
     if models:
         sections += [
             "<h2>Distribution</h2>",
-            f"<figure>{_histograms([model for _, model in models])}</figure>",
+            _histograms(models),
             _quantiles([model for _, model in models]),
             "<h2>The worst fits</h2>",
             _worst(models),
@@ -63,15 +70,40 @@ def _r2(model: ArxModel) -> float:
     return model.quality.r2_train if test is None else test
 
 
-def _histograms(models: Sequence[ArxModel]) -> str:
+def _histograms(models: Sequence[tuple[Fit, ArxModel]]) -> str:
     from matplotlib.figure import Figure
 
-    numbers = _numbers(models)
-    figure = Figure(figsize=(9, 4.8), layout="constrained")
-    for axes, (name, values) in zip(figure.subplots(2, 2).flat, numbers.items(), strict=True):
-        axes.hist(values, bins=min(40, max(5, len(values) // 5)), color=MODEL)
+    groups = [fit.group for fit, _ in models]
+    numbers = _numbers([model for _, model in models])
+    drawn = Figure(figsize=(9, 4.8), layout="constrained")
+    panels = []
+    for axes, (name, values) in zip(drawn.subplots(2, 2).flat, numbers.items(), strict=True):
+        bins = min(40, max(5, len(values) // 5))
+        counts, edges, _ = axes.hist(values, bins=bins, color=MODEL)
         axes.set(xlabel=name, ylabel="groups")
-    return svg(figure)
+        panels.append(_bars(name, [int(count) for count in counts], list(edges), values, groups))
+    return figure(svg(drawn), "", panels, columns=2)
+
+
+def _bars(
+    name: str,
+    counts: Sequence[int],
+    edges: Sequence[float],
+    values: Sequence[float],
+    groups: Sequence[str],
+) -> Panel:
+    """A histogram whose bars say which groups are in them."""
+    within: list[list[str]] = [[] for _ in counts]
+    for value, group in zip(values, groups, strict=True):
+        within[min(bisect_right(edges, value), len(counts)) - 1].append(group)
+    labels = []
+    for (low, high), those in zip(pairwise(edges), within, strict=True):
+        more = f" and {len(those) - GROUPS_NAMED} more" if len(those) > GROUPS_NAMED else ""
+        named = f": {', '.join(those[:GROUPS_NAMED])}{more}" if those else ""
+        labels.append(f"{low:.4g} to {high:.4g}{named}")
+    centres = [(low + high) / 2 for low, high in pairwise(edges)]
+    bars = Series("groups", MODEL, centres, counts, "bars", labels)
+    return Panel("", name, "groups", [bars])
 
 
 def _quantiles(models: Sequence[ArxModel]) -> str:

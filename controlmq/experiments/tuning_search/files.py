@@ -19,13 +19,16 @@ from simulator.studies.tuning_search.ranking import Scores, per_seed, value_of
 def write(outcome: Outcome, data: Mapping[str, Any], folder: Path) -> None:
     """Every file of the folder; the trace of the experiment is not one of them."""
     from controlmq.experiments.tuning_search.picture import picture
+    from controlmq.experiments.tuning_search.report import report
 
     shutil.rmtree(folder / "experiment", ignore_errors=True)
     _write_points(outcome, folder / "points.parquet")
     (folder / "ranking.json").write_text(
         json.dumps(json_types(data), indent=2, allow_nan=False) + "\n"
     )
-    (folder / "front.svg").write_text(picture(outcome))
+    drawn = picture(outcome)
+    (folder / "front.svg").write_text(drawn)
+    (folder / "report.html").write_text(report(outcome, drawn), "utf-8")
     outcome.ranked[0].candidate.tuning.save(folder / "controller.json")
 
 
