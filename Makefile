@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # compiles all tests and modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-brokers unit check bench clean
+.PHONY: help demo test test-brokers unit check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -50,5 +50,8 @@ bench: $(STAMP) ## every benchmark, as JSON
 	@tools/need rabbitmq
 	$(BIN)/python -m benchmarks
 
+docs: $(STAMP) ## the documentation as web pages: open site/index.html
+	$(BIN)/python -m sphinx -W --keep-going -E -q -c docs -d build/docs . site
+
 clean: ## remove what the targets above made
-	rm -rf $(VENV) demo-report build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo-report site build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
