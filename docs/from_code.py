@@ -195,7 +195,7 @@ def _default(field: Field[Any], hint: Any) -> str:
         return "needed"
     value = field.default if field.default is not MISSING else field.default_factory()  # type: ignore[misc]
     if value is None:
-        return "" if type(None) in get_args(hint) else "needed"
+        return "none" if type(None) in get_args(hint) else "needed"
     if isinstance(value, bool):
         return _code(str(value).lower())
     if isinstance(value, str | float | int):
