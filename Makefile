@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # compiles all tests and modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-brokers unit unit-3.13 check bench dist try-extras clean
+.PHONY: help demo test test-brokers unit unit-3.13 check bench docs dist try-extras clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -53,6 +53,9 @@ bench: $(STAMP) ## every benchmark, as JSON
 	@tools/need rabbitmq
 	$(BIN)/python -m benchmarks
 
+docs: $(STAMP) ## the documentation as web pages: open site/index.html
+	$(BIN)/python -m sphinx -W --keep-going -E -q -c docs -d build/docs . site
+
 dist: $(STAMP) ## the wheel and the source archive, in dist/
 	rm -rf dist
 	$(BIN)/python -m build
@@ -62,4 +65,4 @@ try-extras: dist ## install the wheel with each extra by itself, and run its com
 	tools/try-extras dist/*.whl $(BIN)/python
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) .venv-3.13 demo-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-3.13 demo-report site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,9 +1,16 @@
-"""What the pages and the help tell people to type is understood: every option, every name."""
+"""What the pages and the help tell people to type is understood: every option, every name.
+
+Every code block of a page is run or checked, or is marked as an excerpt by a comment before it.
+"""
 
 from __future__ import annotations
 
+import configparser
 import re
 import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -11,9 +18,9 @@ import pytest
 
 from benchmarks.__main__ import names
 from controlmq.cli.main import COMMANDS, parsed
+from simulator import parse_scenario
+from tests.pages import BLOCKS, EXCERPT, NEEDS_A_BROKER, PAGES, ROOT, RUN_BY, Block
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")])
 EVERY_PAGE = pytest.mark.parametrize(
     "page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES]
 )
@@ -55,7 +62,7 @@ def test_the_commands_of_a_page_are_understood(page: Path) -> None:
 def test_options_that_sentences_name_exist(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in in_sentences(page.read_text(encoding="utf-8")):
         name, *words = command.split()
-        used = {word for word in words if word.startswith("--")}
+        used = {word for word in words if word.startswith("--")} - {"--help"}
         assert used <= options_of(name, capsys), command
 
 
@@ -68,6 +75,134 @@ def test_benchmarks_programs_and_links_of_a_page_exist(page: Path) -> None:
         assert (ROOT / program).exists()
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (page.parent / link).exists(), link
+
+
+def check_make(*targets: str) -> None:
+    known = re.findall(
+        r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {target for target in targets if "=" not in target} <= {*known}
+
+
+def check_pip(install: str, *wanted: str) -> None:
+    assert install == "install"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for each in wanted:
+        found = re.fullmatch(r"(?:\.|controlmq)(?:\[([a-z,-]+)\])?", each)
+        assert found, f"{each} is not this project"
+        assert {*(found[1] or "dev").split(",")} <= {*project["optional-dependencies"]}
+
+
+def check_python(*words: str) -> None:
+    if words[0] != "-m":
+        assert (ROOT / words[0]).exists()
+    elif words[1] == "benchmarks":
+        assert {*words[2:]} <= {*names()}
+    elif words[1] == "pytest":
+        assert all((ROOT / word).exists() for word in words[2:] if not word.startswith("-"))
+    else:
+        path = ROOT.joinpath(*words[1].split("."))
+        assert path.is_dir() or path.with_suffix(".py").exists()
+
+
+def check_controlmq(*words: str) -> None:
+    understood(shlex.join(words))
+
+
+PROGRAMS: Mapping[str, Callable[..., None]] = {
+    "controlmq": check_controlmq,
+    "make": check_make,
+    "pip": check_pip,
+    "python": check_python,
+    "test": lambda *words: None,
+}
+"""What shell blocks may call. A block with anything else is marked as an excerpt."""
+
+
+def check_shell(text: str) -> None:
+    """Whether a shell can read it, and each command is one that a user of this project can run."""
+    read = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    assert read.returncode == 0, read.stderr
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        words = shlex.split(line, comments=True)
+        while words and re.match(r"[A-Z_]+=", words[0]):
+            del words[0]
+        if words:
+            assert words[0] in PROGRAMS, f"{line}: unknown program"
+            PROGRAMS[words[0]](*words[1:])
+
+
+def check_toml(text: str) -> None:
+    parse_scenario(text)
+
+
+def check_ini(text: str) -> None:
+    unit = configparser.RawConfigParser()
+    unit.read_string(text)
+    program, *words = shlex.split(unit["Service"]["ExecStart"])
+    assert program.endswith("/controlmq")
+    check_controlmq(*words)
+
+
+def compiles(text: str) -> None:
+    compile(text, "block", "exec")
+
+
+CHECKS: Mapping[str, Callable[[str], None]] = {
+    "sh": check_shell,
+    "toml": check_toml,
+    "ini": check_ini,
+    "python": compiles,
+    "text": lambda text: None,
+}
+"""By language; ``text`` is for formulas and drawings, which nobody types. Python also runs."""
+
+
+@pytest.mark.parametrize("block", [each for each in BLOCKS if each.mark != EXCERPT], ids=str)
+def test_a_code_block_can_be_used_as_it_stands(block: Block) -> None:
+    assert block.language in CHECKS, "mark it as an excerpt, or say here how it is checked"
+    CHECKS[block.language](block.text)
+    if block.mark.startswith(RUN_BY):
+        test = ROOT / block.mark.removeprefix(RUN_BY)
+        assert block.page.name in test.read_text(encoding="utf-8")
+
+
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+RUNS_HERE = sorted({block.page for block in PYTHON if not block.mark})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNS_HERE, ids=lambda page: page.name)
+def test_the_python_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": page.stem}
+    for block in PYTHON:
+        if block.page == page and not block.mark:
+            exec(compile(block.text, str(block), "exec"), namespace)
+
+
+def test_every_mark_is_known() -> None:
+    marks = {block.mark for block in BLOCKS if not block.mark.startswith(RUN_BY)}
+    assert marks <= {"", EXCERPT, NEEDS_A_BROKER}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "controlmq run --queue",
+        "make tea",
+        "pip install '.[pubsub]'",
+        "python -m benchmarks tea",
+        "python examples/tea.py",
+        "brew tea",
+        'controlmq demo "',
+    ],
+)
+def test_a_shell_block_with_a_mistake_is_refused(text: str) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check_shell(text)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__.split(".")[-1])

@@ -84,6 +84,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parsed(argv: Sequence[str]) -> Namespace:
     """What a command line asks for; argparse ends the process on one that it cannot read."""
+    return command_parser().parse_args(keep_negative_numbers(argv))
+
+
+def command_parser() -> ArgumentParser:
+    """All commands with their options; the reference of the commands is made from it, too."""
     parser = ArgumentParser(
         prog="controlmq",
         description=controlmq.__doc__ and controlmq.__doc__.splitlines()[0],
@@ -105,7 +110,7 @@ def parsed(argv: Sequence[str]) -> Namespace:
         command.add_options(added)
         added.add_argument("--json", action="store_true", help="print the result as JSON")
         added.set_defaults(run=command.run, needs=command.NEEDS, command=name)
-    return parser.parse_args(keep_negative_numbers(argv))
+    return parser
 
 
 if __name__ == "__main__":

@@ -85,9 +85,10 @@ class _Distribution:
 class Duration(_Distribution):
     """Seconds that something takes, drawn from a distribution each time.
 
-    ``mean`` and ``sd`` are in seconds. Only "normal" and "lognormal" have an ``sd``: that of a
-    deterministic duration is 0 and that of an exponential one equals its mean. "replay" takes its
-    ``values`` one after the other and starts again after the last.
+    ``distribution`` is "deterministic", "exponential", "normal" (cut off at 0), "lognormal" or
+    "replay". ``mean`` and ``sd`` are in seconds. Only "normal" and "lognormal" have an ``sd``:
+    that of a deterministic duration is 0 and that of an exponential one equals its mean.
+    "replay" takes its ``values`` one after the other and starts again after the last.
     """
 
     mean: float = None  # type: ignore[assignment] # a replay computes it from its values

@@ -16,7 +16,7 @@ DEFAULT_EXCHANGE = ""
 
 @dataclass(frozen=True)
 class Exchange:
-    """An exchange of one of AMQP's four kinds."""
+    """An exchange; ``kind`` is "direct", "fanout", "topic" or "headers"."""
 
     name: str
     kind: str = "direct"

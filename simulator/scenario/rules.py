@@ -48,6 +48,9 @@ class Rule:
     when a message reaches the consumer until its handler is done with it: in the buffer, work and
     overhead.
 
+    ``action`` is "add-consumer", "remove-consumer", "set-prefetch" or "set-service-time" for a
+    consumer, "add-publishers", "remove-publishers" or "set-publish-rate" for publishers.
+
     A change takes effect ``takes`` seconds later. Until then the rule is not evaluated; after that
     the condition must hold for ``hold`` seconds again. Adding creates another consumer or group of
     publishers like the target, until there are ``at_most`` of them. Removing takes the newest of
