@@ -29,10 +29,10 @@ from tests.testbed import Broker, start_broker
 from tests.testbed.celery_worker import Worker, celery_worker
 from tests.testbed.publishing import QueueKind, declared_queue
 
-SETTLED_SECONDS = 12.0
+SETTLED_SECONDS = 9.0
 """Seconds after which a prefetch that has not changed stays as it is."""
 
-IMMEDIATE_SECONDS = 60.0
+IMMEDIATE_SECONDS = 30.0
 """Seconds to wait for tasks behind parked ones."""
 
 CPU_TASKS = 4000
@@ -214,7 +214,9 @@ CASES: dict[str, Callable[[Bench], Any]] = {
 
 
 def environment(version: str, folder: Path) -> str:
-    """The interpreter of an environment with this version of Celery, made where there is none."""
+    """The interpreter of an environment with this version of Celery, made if there is none."""
+    if version == celery.__version__:
+        return sys.executable
     place = folder / f"celery-{version}"
     python = place / "bin" / "python"
     if not (place / "made").exists():

@@ -40,6 +40,9 @@ class LanePlan:
         self.may_retire = True
         """Whether a lane may be retired; not before the queue is known to share: where it serves
         one consumer at a time, losing that one hands the queue to another process."""
+        self.exact = False
+        """Whether lanes are to have no slot more than is wanted, even where held acks make up for
+        it: for a prefetch that stays, since what is held is delivered again after a crash."""
         self.filled = True
         """Whether the queue has a message for every slot; else a lane is hardly ever saturated."""
         self._retiring: list[Lane] = []
@@ -143,7 +146,7 @@ class LanePlan:
         window = self.window
         unneeded = lanes_within(subscribed, surplus)
         too_large = []
-        if self.filled and not window.idle and surplus > window.held:
+        if self.filled and not window.idle and (self.exact or surplus > window.held):
             larger = [lane for lane in subscribed if lane.slots > surplus]
             too_large = sorted(larger, key=lambda lane: lane.slots)[:1]
         if not (unneeded or too_large):

@@ -109,3 +109,18 @@ def test_a_window_shrinks_without_held_acks_where_its_queue_is_full() -> None:
         channel.attend()
     assert sum(lane.size for lane in channel.lanes) == 2
     assert channel.consumer.window.granted == 2
+
+
+def test_a_prefetch_that_stays_is_met_without_held_acks() -> None:
+    channel = Channel(8)
+    channel.consumer.plan.exact = True
+    channel.core.retarget(channel.consumer, 2.0, channel.now)
+    tags = channel.fill()
+    for _ in range(60):
+        channel.attend()
+        if tags:
+            channel.core.acknowledged(tags.pop(0), False, channel.now)
+        channel.attend()
+        tags += channel.fill()
+    assert sum(lane.size for lane in channel.lanes) == 2
+    assert channel.consumer.window.held == 0

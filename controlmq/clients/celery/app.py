@@ -8,6 +8,7 @@ from celery import Celery
 
 from controlmq.clients.celery.refusing import notice_version
 from controlmq.clients.celery.step import WindowStep
+from controlmq.clients.celery.worker import moves_prefetch
 from controlmq.clients.settings import settings_from
 from controlmq.errors import InputError
 
@@ -29,6 +30,11 @@ def adapt(app: Any, *args: Any, **kwargs: Any) -> Any:
     ):
         raise InputError("the app is adapted already.")
     settings = settings_from(*args, **kwargs)
+    if settings.prefetch is not None and not moves_prefetch(settings):
+        raise InputError(
+            f"prefetch is {settings.prefetch:g}, and without a law that moves it the prefetch is "
+            "what Celery asks for; set worker_prefetch_multiplier."
+        )
     notice_version()
     app.steps["consumer"].add(type("WindowStep", (WindowStep,), {"settings": settings}))
     return app

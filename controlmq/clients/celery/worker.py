@@ -20,6 +20,10 @@ CONSUMER_TIMEOUT_SHARE = 0.5
 """Share of the broker's consumer timeout for which an ack is held at most; the rest is for the
 task."""
 
+LINGER_SECONDS = 1.0
+"""Seconds for which held acks make up for slots that Celery asks for no more, before lanes go: it
+seldom asks for another prefetch soon."""
+
 
 def moves_prefetch(settings: Settings) -> bool:
     """Whether a law moves the prefetch; else it is what Celery asks for, also with a ceiling."""
@@ -79,13 +83,14 @@ class AdaptiveWorker:
             settings = replace(settings, handlers=load)
         controller = self._controllers.new(settings, queue) if self.moves else None
         last = self._last.get(queue)
-        asked = float(self._first_share(runner))
-        if self.moves and last is not None:
-            asked = float(max(1, math.ceil(last.prefetch)))
+        asked = self._start(last, runner)
         consumer = ControlledConsumer(tag, queue, settings, controller, asked, runner)
         self._share_bucket(consumer)
-        if not self.moves and early_tasks(self.tasks):
-            consumer.plant.plan.linger = 0.0  # what cannot be held is not asked for any longer
+        plan = consumer.plant.plan
+        if not self.moves:
+            plan.exact = True
+            # Where acks may not be held, nothing else makes up for a slot too many.
+            plan.linger = 0.0 if early_tasks(self.tasks) else LINGER_SECONDS
         self._last[queue] = consumer
         return consumer, load
 
@@ -97,6 +102,15 @@ class AdaptiveWorker:
     def last_of(self, queue: str) -> ControlledConsumer | None:
         """The consumer that a queue had on the connection before."""
         return self._last.get(queue)
+
+    def _start(self, last: ControlledConsumer | None, runner: Runner) -> float | None:
+        """The prefetch of a new consumer; None where the model of its controller knows better."""
+        if not self.moves:
+            return self._first_share(runner)
+        if last is not None:
+            return max(1, math.ceil(last.prefetch))
+        # A law takes more when it has seen that there is use for it; what is taken stays.
+        return None if self.settings.controller is not None else self.load.size()
 
     def _first_share(self, runner: Runner) -> int:
         """Slots of the next queue, before anybody knows which queues have messages."""

@@ -14,6 +14,9 @@ from tests.testbed.celery_worker import Worker, celery_worker
 
 StartWorker = Callable[..., Worker]
 
+ALONE = ("--without-mingle", "--without-gossip")
+"""A worker that does not look for others when it starts, which takes a second."""
+
 
 @pytest.fixture
 def start(broker: Broker, tmp_path: Path) -> Iterator[StartWorker]:
@@ -22,6 +25,7 @@ def start(broker: Broker, tmp_path: Path) -> Iterator[StartWorker]:
 
         def started(*queues: str, url: str = broker.url, **options: Any) -> Worker:
             options.setdefault("adapt", {})
+            options.setdefault("arguments", ALONE)
             return stack.enter_context(celery_worker(tmp_path, url, queues, **options))
 
         yield started
