@@ -20,6 +20,9 @@ from tests.testbed.management import DEADLINE, wait_until
 APP = Path(__file__).with_name("celery_app")
 ROOT = Path(__file__).parents[2]
 
+OTHER_PYTHON = "CONTROLMQ_TEST_CELERY_PYTHON"
+"""The variable that names an interpreter with another version of Celery."""
+
 
 class Done(NamedTuple):
     """One run of a task: its number, and when it began and ended, in seconds since 1970."""
@@ -40,7 +43,8 @@ class Worker:
     """One worker of the app in ``celery_app``.
 
     ``shop`` is what the app is made with, ``adapt`` included: None there leaves Celery as it is.
-    ``python`` is the interpreter of an environment with the Celery to run.
+    ``python`` is the interpreter of an environment with the Celery to run; else the one that a
+    variable names, else this one.
     """
 
     def __init__(
@@ -52,7 +56,7 @@ class Worker:
         pool: str = "prefork",
         concurrency: int = 2,
         arguments: Sequence[str] = (),
-        python: str = sys.executable,
+        python: str | None = None,
         name: str = "one",
         **shop: Any,
     ) -> None:
@@ -68,6 +72,7 @@ class Worker:
             "SHOP": json.dumps({**self.shop, "notes": str(self._notes)}),
             "PYTHONPATH": str(ROOT),
         }
+        python = python or os.environ.get(OTHER_PYTHON) or sys.executable
         words = [python, "-m", "celery", "--workdir", str(APP), "-A", "shop", "worker"]
         words += ["--pool", pool, "--concurrency", str(concurrency), "--hostname", self.name]
         words += ["--loglevel", "INFO", *arguments]
@@ -167,7 +172,7 @@ class Worker:
     def close(self) -> None:
         """End it in any case."""
         if self.process.poll() is None:
-            self.process.terminate()
+            self.process.send_signal(signal.SIGQUIT)  # does not wait for tasks
             try:
                 self.process.wait(10)
             except subprocess.TimeoutExpired:

@@ -15,8 +15,10 @@ notice a lost connection. What is held for longer than this comes on top."""
 MOST_REMEMBERED = 20_000
 """Tasks that are remembered at most."""
 
-REDELIVERY_SECONDS = 3600.0
-"""Seconds after the loss of a connection for which what it left is delivered again."""
+REDELIVERY_SECONDS = 600.0
+"""Seconds after the loss of a connection within which what it left is delivered again: the broker
+notices by missing heartbeats, and puts messages back to the head of their queue. Not longer, for
+ids that a user gives to one task after another."""
 
 
 class TaskKey(NamedTuple):
