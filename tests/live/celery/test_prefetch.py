@@ -12,8 +12,13 @@ from tests.testbed import Broker
 from tests.testbed.celery_worker import Worker
 from tests.testbed.publishing import DeclareQueue, QueueKind
 
+TASKS = 300
+
 MOST = 20
 """Messages: the largest prefetch the random changes ask for."""
+
+PARKED = 80
+"""Tasks that wait for their time: many more than the prefetch of 4."""
 
 
 def in_flight(worker: Worker, queue: str) -> int:
@@ -40,12 +45,12 @@ def test_whatever_changes_nothing_is_lost_or_delivered_again(
     broker: Broker, queue: DeclareQueue, start: StartWorker, pool: str, kind: QueueKind, late: bool
 ) -> None:
     name = queue(kind)
-    plan = random_plan(60)
+    plan = random_plan(40)
     worker = start(name, pool=pool, kind=kind, late=late, concurrency=4, plan=plan)
-    worker.publish(range(600), seconds=0.002)
-    worker.wait(lambda: len(worker.done) >= 600 and worker.changed, "all is done")
+    worker.publish(range(TASKS), seconds=0.002)
+    worker.wait(lambda: len(worker.done) >= TASKS and worker.changed, "all is done")
     worker.stop()
-    assert sorted(worker.begun) == list(range(600))
+    assert sorted(worker.begun) == list(range(TASKS))
     assert worker.redelivered == []
     # Where no ack can be held, a lane of one slot stands in while the only one is replaced.
     excess = 0 if late else 1
@@ -76,16 +81,16 @@ def test_tasks_go_on_behind_many_that_wait_for_their_time(
 ) -> None:
     name = queue("classic")
     worker = start(name, late=late)
-    worker.publish(range(1000, 1200), countdown=3600)
+    worker.publish(range(1000, 1000 + PARKED), countdown=3600)
     worker.publish(range(20))
     worker.wait(lambda: len(worker.done) >= 20, "the tasks of now are done")
     assert sorted(done.number for done in worker.done) == list(range(20))
     stats = worker.stats()
-    assert stats["controlmq"]["parked"] == 200
-    assert stats["prefetch_count"] == 204
+    assert stats["controlmq"]["parked"] == PARKED
+    assert stats["prefetch_count"] == PARKED + 4
     worker.stop()
     broker.management.wait_for_queue(
-        name, lambda view: view.messages_ready == 200, "what waited is back in its queue"
+        name, lambda view: view.messages_ready == PARKED, "what waited is back in its queue"
     )
 
 
@@ -110,9 +115,9 @@ def test_queues_share_what_is_asked_for(
     names = [queue("classic") for _ in range(3)]
     worker = start(*names)
     for at, name in enumerate(names):
-        worker.publish(range(100 * at, 100 * at + 60), seconds=0.05, queue=name)
+        worker.publish(range(100 * at, 100 * at + 40), seconds=0.05, queue=name)
     worker.wait(lambda: unacked(broker, *names) == 4, "4 messages are here, of all queues")
-    worker.wait(lambda: len(worker.done) == 180, "all is done")
+    worker.wait(lambda: len(worker.done) == 120, "all is done")
     worker.publish(range(300, 900), seconds=0.05, queue=names[2])
     worker.wait(lambda: in_flight(worker, names[2]) == 4, "a queue that alone is busy has all")
     assert worker.redelivered == []
