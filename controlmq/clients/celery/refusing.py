@@ -15,7 +15,7 @@ from controlmq.errors import InputError
 
 log = logging.getLogger("controlmq")
 
-TESTED = ((5, 4), (5, 5), (5, 6), (5, 7))
+TESTED = ((5, 4), (5, 6), (5, 7))
 """Versions of Celery that the tests pass with."""
 
 

@@ -15,6 +15,7 @@ from controlmq.clients.celery.channel import AdaptiveChannel
 from controlmq.clients.celery.refusing import check
 from controlmq.clients.celery.timers import timer_of
 from controlmq.clients.celery.worker import AdaptiveWorker
+from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.settings import Settings
 
 log = logging.getLogger("controlmq")
@@ -76,7 +77,7 @@ class WindowStep(bootsteps.StartStopStep):  # type: ignore[misc]
                 "queues": {
                     each.queue: {
                         "prefetch": each.prefetch,
-                        "in_flight": each.in_flight,
+                        "in_flight": each.in_flight - _parked(each),
                         "held": each.held,
                         "lanes": [lane.size for lane in each.plant.window.subscribed],
                     }
@@ -84,6 +85,10 @@ class WindowStep(bootsteps.StartStopStep):  # type: ignore[misc]
                 },
             },
         }
+
+
+def _parked(consumer: ControlledConsumer) -> int:
+    return sum(lane.parked for lane in consumer.plant.window.lanes)
 
 
 def _noting_due(method: Callable[..., Any]) -> Callable[..., Any]:
