@@ -130,7 +130,7 @@ class Bench:
     def hoarding(self) -> dict[str, Any]:
         """16 tasks of 1.5 s; a second worker comes a second later: who does how many, and when."""
         options: dict[str, Any] = {"multiplier": 4, "late": self._adapt}
-        options["goals"] = {"buffer_time": 0.1, "interval": 0.5}
+        options["goals"] = {"buffer_time": 0.1}
         with self.queues() as queues, self.worker(queues, **options) as first:
             begun = time.time()
             first.publish(range(16), seconds=1.5)

@@ -6,6 +6,7 @@ because a retry has the id of the first attempt.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 REMEMBERED_SECONDS = 60.0
@@ -39,7 +40,7 @@ class HandledTasks:
 
     def __init__(self, longest_hold: float) -> None:
         self._remember = REMEMBERED_SECONDS + longest_hold
-        self._acknowledged: dict[TaskKey, float] = {}
+        self._acknowledged: OrderedDict[TaskKey, float] = OrderedDict()
         """On the connection at hand, and when."""
         self._lost: dict[TaskKey, float] = {}
         """On connections before it, and until when that matters."""

@@ -14,6 +14,7 @@ from controlmq.clients.channel_runner import Runner
 from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
 from controlmq.clients.settings import Settings
 from controlmq.consumer.bucket import Bucket
+from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 
 CONSUMER_TIMEOUT_SHARE = 0.5
@@ -81,6 +82,8 @@ class AdaptiveWorker:
             settings = replace(settings, max_hold=min(settings.max_hold, longest))
         if settings.handlers is None:
             settings = replace(settings, handlers=load)
+        if self._only_waits and settings.limits is None:
+            settings = replace(settings, limits=self._busy_limits())
         controller = self._controllers.new(settings, queue) if self.moves else None
         last = self._last.get(queue)
         asked = self._start(last, runner)
@@ -112,6 +115,24 @@ class AdaptiveWorker:
         # A law takes more when it has seen that there is use for it; what is taken stays.
         return None if self.settings.controller is not None else self.load.size()
 
+    @property
+    def _only_waits(self) -> bool:
+        """Whether a time in the buffer is all that moves the prefetch."""
+        return self.moves and self.settings.controller is None and not self._given("protect")
+
+    def _given(self, goal: str) -> Any:
+        return self.settings.goals.given.get(goal)
+
+    def _busy_limits(self) -> Limits:
+        """At least one message for each process: fewer would make none of them wait less.
+
+        Tasks may take longer than a sample, and what such a sample says of their rate is rough.
+        """
+        queues = max(len(self.consumer.task_consumer.queues), 1)
+        widest = Limits.widest()
+        least = math.ceil(self.load.size() / queues)
+        return replace(widest, low=min(float(least), widest.high / 2))
+
     def _first_share(self, runner: Runner) -> int:
         """Slots of the next queue, before anybody knows which queues have messages."""
         queues = max(len(self.consumer.task_consumer.queues), 1)
@@ -120,8 +141,7 @@ class AdaptiveWorker:
 
     def _share_bucket(self, consumer: ControlledConsumer) -> None:
         """Let one rate that was given for the worker bound all its queues together."""
-        given = self.settings.goals.given
-        rates = [given.get("goal"), given.get("at_most")]
+        rates = [self._given("goal"), self._given("at_most")]
         window, gate = consumer.plant.window, consumer.plant.gate
         if window.bucket is None or gate.bucket is None:
             return
