@@ -11,6 +11,7 @@ from controlmq.errors import ControlmqError
 
 EXTRAS = {
     "aio-pika": ("aio_pika",),
+    "celery": ("celery",),
     "design": ("control", "rich"),
     "identification": ("pyspark", "pandas", "pyarrow", "numpy", "rich"),
     "metrics": ("prometheus_client",),

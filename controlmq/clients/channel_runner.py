@@ -115,7 +115,8 @@ class Runner:
         """Give the user what may be handed over now; never called from inside the user's code."""
         core = self.core
         try:
-            for consumer in list(core.consumers.values()):
+            # Where consumers share one bucket, its next token is for whichever waits longest.
+            for consumer in sorted(core.consumers.values(), key=_waits_since):
                 now = clock()
                 while not self.stopped and (message := core.hand_over(consumer, now)) is not None:
                     if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
@@ -150,6 +151,23 @@ class Runner:
             self.wake(now)
         elif core.wake_at < self._timer_at - TIMER_SLACK_SECONDS:
             self._set_timer(now)
+
+    def acknowledge_at_once(self, tag: int) -> None:
+        """The user acknowledged ``tag`` and has yet to handle it: the ack is not held."""
+        now = clock()
+        self.core.acknowledged_at_once(tag, now)
+        self.send_acks(now)
+        self.wake_if_due()
+
+    def park(self, tag: int) -> None:
+        """The user keeps ``tag`` for later; it no longer counts for the prefetch."""
+        self.core.park(tag, clock())
+        self.wake_if_due()
+
+    def unpark(self, tag: int) -> None:
+        """The user turns to a message that was parked, which counts again."""
+        self.core.unpark(tag, clock())
+        self.wake_if_due()
 
     def reject(self, tag: int, multiple: bool) -> Sequence[Ack]:
         """The user refused ``tag``, or everything up to it: what to put on the wire now."""
@@ -402,6 +420,11 @@ class Runner:
         """The channel is closed, or the client's own again: no more timers."""
         self.stopped = True
         self._drop_timer()
+
+
+def _waits_since(consumer: Consumer) -> float:
+    waiting = consumer.gate.waiting
+    return waiting[0].since if waiting else math.inf
 
 
 def _nothing(*_: object) -> None:

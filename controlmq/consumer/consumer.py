@@ -333,7 +333,7 @@ class Consumer:
     def _check_shrunk(self) -> None:
         """Say once where slots stay open that are not wanted any more."""
         window = self.window
-        slots = sum(lane.size for lane in window.subscribed) - window.held
+        slots = sum(lane.slots for lane in window.subscribed) - window.held
         if slots <= window.wanted or not self.plan.filled or window.idle:
             self._too_many_since = None
         elif self._too_many_since is None:

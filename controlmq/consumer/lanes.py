@@ -28,6 +28,8 @@ class Lane:
     ``retiring`` keeps the acks of its messages in ``kept`` until all its slots are occupied:
     then nothing can be on its way to the lane, and cancelling it requeues nothing. A
     ``cancelled`` lane gets no more messages and counts for what it still has unacknowledged.
+    ``parked`` are messages that the user has put aside for later: they occupy slots at the broker,
+    and count for nothing else.
     """
 
     tag: str
@@ -36,6 +38,7 @@ class Lane:
     received: int = 0
     settled: int = 0
     waiting: int = 0
+    parked: int = 0
     retiring: bool = False
     cancelled: bool = False
     kept: list[Held] = field(default_factory=list)
@@ -44,6 +47,11 @@ class Lane:
     def unacked(self) -> int:
         """Messages that have come to the client and whose acknowledgement is not on the wire."""
         return self.received - self.settled
+
+    @property
+    def slots(self) -> int:
+        """Messages that it may have besides those that are parked."""
+        return self.size - self.parked
 
     @property
     def done(self) -> bool:
@@ -63,7 +71,7 @@ def lanes_within(lanes: Sequence[Lane], slots: int) -> list[Lane]:
     lane, which has the user's tag, tends to stay.
     """
     youngest_first = lanes[::-1]
-    largest_first = sorted(youngest_first, key=lambda lane: lane.size, reverse=True)
+    largest_first = sorted(youngest_first, key=lambda lane: lane.slots, reverse=True)
     return first_within(largest_first, slots)
 
 
@@ -71,7 +79,7 @@ def first_within(lanes: Sequence[Lane], slots: int) -> list[Lane]:
     """Of ``lanes``, in this order, each that still fits into ``slots``."""
     chosen = []
     for lane in lanes:
-        if lane.size <= slots:
+        if lane.slots <= slots:
             chosen.append(lane)
-            slots -= lane.size
+            slots -= lane.slots
     return chosen

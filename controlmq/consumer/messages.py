@@ -184,6 +184,35 @@ class Messages:
             self.give_back_all(now)
             self.verbatim.append(Ack(tag, False))
 
+    def acknowledged_at_once(self, tag: int, now: float) -> None:
+        """The user acknowledged ``tag`` before handling it: that ack must not be held."""
+        if tag in self.ledger.unacked:
+            lane = self.ledger.unacked[tag]
+            self._settle([tag], now)
+            self.outbox.append(tag)
+            if lane.retiring or lane.consumer.window.held:
+                self._attend_by(lane.consumer, now)
+        else:
+            self.acknowledged(tag, False, now)
+
+    def park(self, tag: int, now: float) -> None:
+        """The user has put the message aside for later: others may come in its place.
+
+        Take it back with :meth:`unpark`, before it is answered at the latest.
+        """
+        self._park(tag, 1, now)
+
+    def unpark(self, tag: int, now: float) -> None:
+        """The user has turned to a message that was parked."""
+        self._park(tag, -1, now)
+
+    def _park(self, tag: int, count: int, now: float) -> None:
+        lane = self.ledger.unacked[tag]
+        consumer = lane.consumer
+        consumer.window.parked(lane, count, now)
+        consumer.sensors.parked(count, now)
+        self._attend_by(consumer, now)
+
     def rejected(self, tag: int, multiple: bool, now: float) -> Sequence[Ack]:
         """The user refused ``tag``, or everything up to it: what to put on the wire.
 

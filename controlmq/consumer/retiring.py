@@ -40,6 +40,9 @@ class LanePlan:
         self.may_retire = True
         """Whether a lane may be retired; not before the queue is known to share: where it serves
         one consumer at a time, losing that one hands the queue to another process."""
+        self.exact = False
+        """Whether lanes are to have no slot more than is wanted, even where held acks make up for
+        it: for a prefetch that stays, since what is held is delivered again after a crash."""
         self.filled = True
         """Whether the queue has a message for every slot; else a lane is hardly ever saturated."""
         self._retiring: list[Lane] = []
@@ -60,7 +63,7 @@ class LanePlan:
     def saturated_lane(self, now: float) -> Lane | None:
         """A lane to cancel now, after a look at which lanes should be retired."""
         subscribed = self.window.subscribed
-        surplus = sum(lane.size for lane in subscribed) - self.window.wanted
+        surplus = sum(lane.slots for lane in subscribed) - self.window.wanted
         self._replacing = False
         self._retiring = [lane for lane in self._retiring if lane.retiring and not lane.cancelled]
         if self._retiring and self._needed_again(surplus):
@@ -77,7 +80,11 @@ class LanePlan:
                 self._unneeded_since = None
             else:
                 self._choose_unneeded(subscribed, surplus, now)
-        return next((lane for lane in self._retiring if lane.saturated), None)
+        saturated = next((lane for lane in self._retiring if lane.saturated), None)
+        if saturated is None and self.may_retire and len(subscribed) > 1:
+            # Lanes whose every message is parked serve nothing, and nothing is on its way to them.
+            saturated = next((lane for lane in subscribed if not lane.slots), None)
+        return saturated
 
     def new_lane_size(self, now: float) -> int:
         """Slots of a lane to open now; 0 for none."""
@@ -91,7 +98,7 @@ class LanePlan:
         if missing <= 0:
             return 0
         subscribed = window.subscribed
-        coming = sum(lane.unacked for lane in window.lanes if lane.cancelled)
+        coming = sum(lane.unacked - lane.parked for lane in window.lanes if lane.cancelled)
         if self._merging and now < self._give_up_at() and coming:
             return 0
         if missing < coming:
@@ -101,8 +108,8 @@ class LanePlan:
                 self._waiting_until = waiting_until
                 return 0
         if len(subscribed) >= MAX_LANES:
-            smallest = sorted(subscribed, key=lambda lane: lane.size)
-            if smallest[0].size <= window.max_held + 1:
+            smallest = sorted(subscribed, key=lambda lane: lane.slots)
+            if smallest[0].slots <= window.max_held + 1:
                 # The new lane waits until these are gone, and then takes their slots too.
                 self._retire(smallest[:LANES_MERGED_AT_ONCE], now, merging=True)
                 return 0
@@ -144,9 +151,9 @@ class LanePlan:
         window = self.window
         unneeded = lanes_within(subscribed, surplus)
         too_large = []
-        if self.filled and not window.idle and surplus > window.held:
-            larger = [lane for lane in subscribed if lane.size > surplus]
-            too_large = sorted(larger, key=lambda lane: lane.size)[:1]
+        if self.filled and not window.idle and (self.exact or surplus > window.held):
+            larger = [lane for lane in subscribed if lane.slots > surplus]
+            too_large = sorted(larger, key=lambda lane: lane.slots)[:1]
         if not (unneeded or too_large):
             self._unneeded_since = None
             return
@@ -170,7 +177,7 @@ class LanePlan:
 
     def _needed_again(self, surplus: int) -> bool:
         """Whether the target rose meanwhile, so that the retiring lanes should stay."""
-        return not self._merging and sum(lane.size for lane in self._retiring) > surplus
+        return not self._merging and sum(lane.slots for lane in self._retiring) > surplus
 
     def _give_up_at(self) -> float:
         """When to stop retiring: ``max_hold`` after the oldest kept ack."""

@@ -335,6 +335,12 @@ class Sensors:
             self._slots.extend([now] * slots)
         self._open += slots
 
+    def parked(self, count: int, now: float) -> None:
+        """``count`` more messages are parked, or fewer: no handler has them, no slot is open."""
+        self.released(0, self._held, now)
+        self._in_handler -= count
+        self._open -= count
+
     def withdrawn(self, slots: int, now: float) -> None:
         """``slots`` will not be filled because their lane is gone."""
         self.released(0, self._held, now)

@@ -56,7 +56,8 @@ class Window:
         self.max_hold = max_hold
         self.lanes: list[Lane] = []
         self.granted = 0
-        """Slots of open lanes and messages that cancelled lanes still have unacknowledged."""
+        """Slots of open lanes and messages that cancelled lanes still have unacknowledged, both
+        without those that are parked."""
         self.held = 0
         """Acknowledgements given by the handler and not sent, all kinds below together."""
         self.error = 0.0
@@ -132,6 +133,13 @@ class Window:
         if lane.cancelled:
             self.granted -= 1
             self._forget(lane)
+
+    def parked(self, lane: Lane, count: int, now: float) -> None:
+        """Count this many more messages of ``lane`` as parked, or fewer where it is negative."""
+        self._integrate(now)
+        lane.parked += count
+        self.granted -= count
+        self._open_since -= count
 
     def cancelled(self, lane: Lane) -> None:
         """Note that the cancel of ``lane`` is on the wire, so that its acks may go."""

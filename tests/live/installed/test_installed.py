@@ -91,6 +91,8 @@ assert read_transitions("recorded").num_rows == 1
     "metrics": "import controlmq; controlmq.expose_metrics(); controlmq.serve_metrics(0)",
     "opentelemetry": "from controlmq.observe.otel import export_metrics; export_metrics()",
     "aio-pika": "from controlmq.clients.aio_pika import adapt, adaptive; adaptive(goal=5)",
+    "celery": "from celery import Celery; from controlmq.clients.celery import adapt; "
+    "adapt(Celery(broker='amqp://localhost'), at_most=5)",
 }
 """A program for each extra that uses all it brings, short of what needs Java or a compiler."""
 

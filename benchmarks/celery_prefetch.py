@@ -1,0 +1,349 @@
+"""Celery workers with and without ``adapt(app)``: what their prefetch does, and what it costs.
+
+    python -m benchmarks.celery_prefetch --celery 5.4.0 5.6.3 5.7.0 --brokers 3.10 4.3
+
+Each version of Celery gets an environment of its own, kept in the folder of ``--environments``.
+Without ``--celery`` the installed one is measured, without ``--brokers`` on the tests' broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import celery
+
+from tests.testbed import Broker, start_broker
+from tests.testbed.celery_worker import Worker, celery_worker
+from tests.testbed.publishing import QueueKind, declared_queue
+
+SETTLED_SECONDS = 9.0
+"""Seconds after which a prefetch that has not changed stays as it is."""
+
+STAYS_SECONDS = 2.0
+"""Seconds for which a number must stay to be more than passed through."""
+
+IMMEDIATE_SECONDS = 30.0
+"""Seconds to wait for tasks behind parked ones."""
+
+CPU_TASKS = 4000
+CPU_REPETITIONS = 5
+CHANGES = 1000
+
+
+class Bench:
+    """Workers of one Celery on one broker and kind of queue."""
+
+    def __init__(self, broker: Broker, kind: QueueKind, python: str, adapt: bool) -> None:
+        self._broker = broker
+        self._kind = kind
+        self._python = python
+        self._adapt = adapt
+
+    @contextmanager
+    def queues(self, count: int = 1) -> Iterator[list[str]]:
+        """New queues, deleted afterwards."""
+        with ExitStack() as stack:
+            yield [
+                stack.enter_context(declared_queue(self._broker.parameters, self._kind))
+                for _ in range(count)
+            ]
+
+    @contextmanager
+    def worker(self, queues: list[str], **options: Any) -> Iterator[Worker]:
+        """A worker of these queues; adapted with ``goals`` where it is adapted."""
+        goals = options.pop("goals", {})
+        options["adapt"] = goals if self._adapt else None
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            celery_worker(
+                Path(folder),
+                self._broker.url,
+                queues,
+                kind=self._kind,
+                python=self._python,
+                **options,
+            ) as worker,
+        ):
+            yield worker
+
+    def settled(self, queues: list[str], expected: int) -> int:
+        """Unacknowledged messages, once they stay as many as expected or after a while."""
+        until = time.monotonic() + SETTLED_SECONDS
+        since = time.monotonic()
+        while True:
+            views = [self._broker.management.queue(name) for name in queues]
+            count = sum(view.messages_unacknowledged for view in views if view is not None)
+            now = time.monotonic()
+            since = since if count == expected else now
+            if now > max(until, since + STAYS_SECONDS) or (
+                count == expected and now > since + STAYS_SECONDS
+            ):
+                return count
+            time.sleep(0.2)
+
+    def pool_grow(self) -> list[int]:
+        """Unacknowledged with 2 processes, and after 4 more, at multiplier 2."""
+        with self.queues() as queues, self.worker(queues) as worker:
+            worker.publish(range(60), seconds=2.0)
+            before = self.settled(queues, 4)
+            worker.app.control.pool_grow(4, destination=[worker.name])
+            return [before, self.settled(queues, 12)]
+
+    def autoscale(self) -> list[int]:
+        """Unacknowledged at most 6 processes, at most 12, and at most 3, at multiplier 1."""
+        options = {"arguments": ["--autoscale", "6,1"], "multiplier": 1}
+        with self.queues() as queues, self.worker(queues, **options) as worker:
+            worker.publish(range(120), seconds=1.0)
+            found = [self.settled(queues, 6)]
+            for most in (12, 3):
+                worker.app.control.autoscale(most, 1, destination=[worker.name])
+                found.append(self.settled(queues, most))
+            return found
+
+    def behind(self, parked: int) -> float:
+        """Seconds until 20 tasks are done that were sent behind parked ones."""
+        countdown = 15 if parked < 100 else 120
+        with self.queues() as queues, self.worker(queues) as worker:
+            worker.publish(range(1000, 1000 + parked), countdown=countdown)
+            begun = time.time()
+            worker.publish(range(20))
+            until = time.monotonic() + IMMEDIATE_SECONDS
+            while time.monotonic() < until:
+                done = [each.ended for each in worker.done if each.number < 1000]
+                if len(done) >= 20:
+                    return max(done) - begun
+                time.sleep(0.05)
+            return float("inf")
+
+    def three_queues(self) -> int:
+        """Unacknowledged of three queues together, at prefetch 4."""
+        with self.queues(3) as queues, self.worker(queues) as worker:
+            for name in queues:
+                worker.publish(range(30), seconds=1.0, queue=name)
+            return self.settled(queues, 4)
+
+    def hoarding(self) -> dict[str, Any]:
+        """16 tasks of 1.5 s; a second worker comes a second later: who does how many, and when."""
+        options: dict[str, Any] = {"multiplier": 4, "late": self._adapt}
+        options["goals"] = {"buffer_time": 0.1}
+        with self.queues() as queues, self.worker(queues, **options) as first:
+            begun = time.time()
+            first.publish(range(16), seconds=1.5)
+            with self.worker(queues, name="two", **options) as second:
+                joined = time.time()
+                second.wait(lambda: len(first.done) + len(second.done) >= 16, "all is done")
+                ended = max(each.ended for each in [*first.done, *second.done])
+                return {
+                    "split": [len(first.done), len(second.done)],
+                    "second_ready_after": joined - begun,
+                    "seconds": ended - begun,
+                }
+
+    def cpu(self, pool: str = "prefork") -> float:
+        """Microseconds of processor time a task, of the worker and its pool."""
+        options: dict[str, Any] = {"multiplier": 25, "pool": pool, "concurrency": 2}
+        with self.queues() as queues, self.worker(queues, **options) as worker:
+            worker.publish(range(200))
+            worker.wait(lambda: len(worker.done) >= 200, "it is warm")
+            before = _cpu_seconds(worker.process.pid)
+            worker.publish(range(CPU_TASKS))
+            worker.wait(lambda: len(worker.done) >= 200 + CPU_TASKS, "all is done", 300)
+            return (_cpu_seconds(worker.process.pid) - before) / CPU_TASKS * 1e6
+
+    def changes(self, pool: str, late: bool = True) -> dict[str, int]:
+        """Random changes of the prefetch in 1..20: what is lost, redelivered, above the bound."""
+        draw = random.Random(11)
+        plan = [draw.choice([1, 20, draw.randint(1, 20)]) for _ in range(CHANGES)]
+        options = {"plan": plan, "pool": pool, "late": late, "concurrency": 4}
+        with self.queues() as queues, self.worker(queues, **options) as worker:
+            sent = 0
+            while not worker.changed:
+                if sent - len(worker.done) < 1000:
+                    worker.publish(range(sent, sent + 1000), seconds=0.002)
+                    sent += 1000
+                time.sleep(0.1)
+                assert worker.process.poll() is None, worker.log[-2000:]
+            until = time.monotonic() + 300
+            while len({each.number for each in worker.done}) < sent and time.monotonic() < until:
+                time.sleep(0.1)
+            return {
+                "changes": len(plan),
+                "tasks": sent,
+                "lost": sent - len({each.number for each in worker.done}),
+                "redelivered": len(worker.redelivered),
+                "twice": len(worker.twice),
+                "above_the_bound": len(worker.over),
+            }
+
+    def rate(self, goal: float = 25.0, seconds: float = 60.0) -> dict[str, float]:
+        """Tasks per second of a worker with a goal, from the first to the last of ``seconds``."""
+        options = {"goals": {"goal": goal}, "concurrency": 4, "multiplier": 4}
+        with self.queues() as queues, self.worker(queues, **options) as worker:
+            worker.publish(range(int(goal * (seconds + 10))))
+            worker.wait(lambda: len(worker.done) > 5 * goal, "it has begun")
+            worker.wait(lambda: len(worker.done) > goal * (seconds + 6), "it is done", 3 * seconds)
+            times = sorted(each.begun for each in worker.done)
+            times = times[int(5 * goal) :]
+            return {"goal": goal, "rate": (len(times) - 1) / (times[-1] - times[0])}
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Processor time of a process and its children, in seconds."""
+    total = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(stat.parent.name) == pid or int(fields[1]) == pid:
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+CASES: dict[str, Callable[[Bench], Any]] = {
+    "pool_grow": Bench.pool_grow,
+    "autoscale": Bench.autoscale,
+    "behind_8": lambda bench: bench.behind(8),
+    "behind_600": lambda bench: bench.behind(600),
+    "three_queues": Bench.three_queues,
+}
+"""The table: each with and without ``adapt(app)``."""
+
+
+def environment(version: str, folder: Path) -> str:
+    """The interpreter of an environment with this version of Celery, made if there is none."""
+    if version == celery.__version__:
+        return sys.executable
+    place = folder / f"celery-{version}"
+    python = place / "bin" / "python"
+    if not (place / "made").exists():
+        venv.create(place, with_pip=True)
+        words = ["-m", "pip", "install", "--quiet", f"celery=={version}", "gevent", "eventlet"]
+        subprocess.run([str(python), *words], check=True)
+        (place / "made").touch()
+    return str(python)
+
+
+@contextmanager
+def broker_of(version: str | None) -> Iterator[Broker]:
+    """A broker of this version, or the one that tests use."""
+    before = os.environ.get("CONTROLMQ_TEST_BROKER")
+    if version is not None:
+        os.environ["CONTROLMQ_TEST_BROKER"] = version
+    try:
+        with start_broker() as broker:
+            yield broker
+    finally:
+        if version is not None:
+            os.environ.pop("CONTROLMQ_TEST_BROKER")
+            if before is not None:
+                os.environ["CONTROLMQ_TEST_BROKER"] = before
+
+
+def costs(broker: Broker, python: str, pool: str) -> dict[str, Any]:
+    """Processor time a task, by turns, and its ratio."""
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    for repetition in range(CPU_REPETITIONS):
+        for adapt in [True, False] if repetition % 2 else [False, True]:
+            taken[adapt].append(Bench(broker, "classic", python, adapt).cpu(pool))
+    ratios = [mine / plain for mine, plain in zip(taken[True], taken[False], strict=True)]
+    return {
+        "microseconds_adapted": statistics.median(taken[True]),
+        "microseconds_plain": statistics.median(taken[False]),
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
+    }
+
+
+def table(
+    broker: Broker, kind: QueueKind, python: str, cases: list[str]
+) -> dict[str, dict[str, Any]]:
+    """Each case, plain and adapted."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in cases:
+        found[name] = {}
+        for adapt in (False, True):
+            try:
+                result = CASES[name](Bench(broker, kind, python, adapt))
+            except AssertionError as error:  # a worker that never consumes
+                result = str(error).splitlines()[0]
+            found[name]["adapted" if adapt else "plain"] = result
+            print(kind, name, "adapted" if adapt else "plain", result, file=sys.stderr, flush=True)
+    return found
+
+
+def run() -> dict[str, Any]:
+    """The table on the installed Celery and the broker of the tests."""
+    with start_broker() as broker:
+        kinds: list[QueueKind] = ["classic", "quorum"]
+        found: dict[str, Any] = {
+            "celery": celery.__version__,
+            "broker": ".".join(map(str, broker.version)),
+        }
+        for kind in kinds:
+            found[kind] = table(broker, kind, sys.executable, list(CASES))
+        found["hoarding"] = {
+            "plain": Bench(broker, "classic", sys.executable, False).hoarding(),
+            "adapted": Bench(broker, "classic", sys.executable, True).hoarding(),
+        }
+        found["cpu"] = costs(broker, sys.executable, "prefork")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.celery_prefetch")
+    parser.add_argument("--celery", nargs="*", default=[], metavar="VERSION")
+    parser.add_argument("--brokers", nargs="*", default=[], metavar="VERSION")
+    parser.add_argument("--kinds", nargs="*", default=["classic", "quorum"])
+    parser.add_argument("--environments", type=Path, default=Path("build/celery"))
+    extras = ["hoarding", "cpu", "changes", "rate"]
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=[*CASES, *extras])
+    parser.add_argument("--pools", nargs="*", default=["prefork"])
+    given = parser.parse_args()
+    pythons = {each: environment(each, given.environments) for each in given.celery}
+    results = []
+    for version in given.brokers or [None]:
+        with broker_of(version) as broker:
+            for name, python in (pythons or {celery.__version__: sys.executable}).items():
+                found: dict[str, Any] = {
+                    "celery": name,
+                    "broker": ".".join(map(str, broker.version)),
+                }
+                in_table = [each for each in given.cases if each in CASES]
+                for kind in given.kinds:
+                    if in_table:
+                        found[kind] = table(broker, kind, python, in_table)
+                    if "changes" in given.cases:
+                        for pool in given.pools:
+                            bench = Bench(broker, kind, python, adapt=True)
+                            found[f"changes, {kind}, {pool}"] = bench.changes(pool)
+                if "hoarding" in given.cases:
+                    found["hoarding"] = {
+                        "plain": Bench(broker, "classic", python, False).hoarding(),
+                        "adapted": Bench(broker, "classic", python, True).hoarding(),
+                    }
+                for pool in given.pools if "cpu" in given.cases else []:
+                    found[f"cpu, {pool}"] = costs(broker, python, pool)
+                if "rate" in given.cases:
+                    found["rate"] = Bench(broker, "classic", python, True).rate()
+                print(json.dumps(found), file=sys.stderr, flush=True)
+                results.append(found)
+    print(json.dumps(results, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

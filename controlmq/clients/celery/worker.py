@@ -1,0 +1,194 @@
+"""What an adapted worker keeps from one connection to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from controlmq.clients.celery.handled_tasks import HandledTasks
+from controlmq.clients.celery.pool_load import PoolLoad, QueueLoad
+from controlmq.clients.celery.shares import shares
+from controlmq.clients.channel_runner import Runner
+from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.settings import Settings
+from controlmq.consumer.bucket import Bucket
+from controlmq.controllers.limits import Limits
+from controlmq.loop import Sample
+
+CONSUMER_TIMEOUT_SHARE = 0.5
+"""Share of the broker's consumer timeout for which an ack is held at most; the rest is for the
+task."""
+
+LINGER_SECONDS = 1.0
+"""Seconds for which held acks make up for slots that Celery asks for no more, before lanes go: it
+seldom asks for another prefetch soon."""
+
+
+def moves_prefetch(settings: Settings) -> bool:
+    """Whether a law moves the prefetch; else it is what Celery asks for, also with a ceiling."""
+    given = settings.goals.given
+    return settings.controller is not None or bool(
+        given.get("buffer_time") is not None or given.get("protect")
+    )
+
+
+def early_tasks(tasks: Mapping[str, Any]) -> list[str]:
+    """Names of the user's tasks that are acknowledged before they run."""
+    return sorted(
+        name
+        for name, task in tasks.items()
+        if not name.startswith("celery.") and not task.acks_late
+    )
+
+
+class AdaptiveWorker:
+    """The settings of a worker, its pool, and what its consumers have learnt.
+
+    ``consumer`` is Celery's: the part of a worker that talks to the broker. ``asked`` is the
+    prefetch that Celery wants for all queues together, without messages that wait for their time.
+    """
+
+    def __init__(self, consumer: Any, settings: Settings) -> None:
+        self.consumer = consumer
+        self.tasks = consumer.app.tasks
+        self.settings = settings
+        self.moves = moves_prefetch(settings)
+        self.handled = HandledTasks(settings.max_hold)
+        self.load = PoolLoad(lambda: _processes(consumer.pool))
+        self.asked = 0
+        self._controllers = Controllers()
+        self._last: dict[str, ControlledConsumer] = {}
+        """The consumers before, by their queues."""
+        self._buckets: tuple[Bucket, Bucket] | None = None
+        """Of openings and hand-overs, where one rate is for all queues together."""
+
+    def connected(self) -> None:
+        """A connection begins: Celery starts from its initial prefetch again."""
+        self.asked = self.consumer.qos.value
+        self.load.forget_all()
+        self._buckets = None
+
+    def new_consumer(
+        self, tag: str, queue: str, arguments: dict[str, Any] | None, runner: Runner
+    ) -> tuple[ControlledConsumer, QueueLoad]:
+        """A consumer that goes on where the last one of this queue was."""
+        load = self.load.queue()
+        settings = self.settings
+        timeout = (arguments or {}).get("x-consumer-timeout")
+        if timeout:
+            longest = CONSUMER_TIMEOUT_SHARE * timeout / 1000  # given in milliseconds
+            settings = replace(settings, max_hold=min(settings.max_hold, longest))
+        if settings.handlers is None:
+            settings = replace(settings, handlers=load)
+        if self._only_waits and settings.limits is None:
+            settings = replace(settings, limits=self._busy_limits())
+        controller = self._controllers.new(settings, queue) if self.moves else None
+        last = self._last.get(queue)
+        asked = self._start(last, runner)
+        consumer = ControlledConsumer(tag, queue, settings, controller, asked, runner)
+        self._share_bucket(consumer)
+        plan = consumer.plant.plan
+        if not self.moves:
+            plan.exact = True
+            # Where acks may not be held, nothing else makes up for a slot too many.
+            plan.linger = 0.0 if early_tasks(self.tasks) else LINGER_SECONDS
+        self._last[queue] = consumer
+        return consumer, load
+
+    def go_on(self, consumer: ControlledConsumer, last: ControlledConsumer | None) -> None:
+        """Take up the law of the consumer before, once the new one is subscribed."""
+        if self.moves and last is not None:
+            consumer.go_on_from(last)
+
+    def last_of(self, queue: str) -> ControlledConsumer | None:
+        """The consumer that a queue had on the connection before."""
+        return self._last.get(queue)
+
+    def _start(self, last: ControlledConsumer | None, runner: Runner) -> float | None:
+        """The prefetch of a new consumer; None where the model of its controller knows better."""
+        if not self.moves:
+            return self._first_share(runner)
+        if last is not None:
+            return max(1, math.ceil(last.prefetch))
+        # A law takes more when it has seen that there is use for it; what is taken stays.
+        return None if self.settings.controller is not None else self.load.size()
+
+    @property
+    def _only_waits(self) -> bool:
+        """Whether a time in the buffer is all that moves the prefetch."""
+        return self.moves and self.settings.controller is None and not self._given("protect")
+
+    def _given(self, goal: str) -> Any:
+        return self.settings.goals.given.get(goal)
+
+    def _busy_limits(self) -> Limits:
+        """At least one message for each process: fewer would make none of them wait less.
+
+        Tasks may take longer than a sample, and what such a sample says of their rate is rough.
+        """
+        queues = max(len(self.consumer.task_consumer.queues), 1)
+        widest = Limits.widest()
+        least = math.ceil(self.load.size() / queues)
+        return replace(widest, low=min(float(least), widest.high / 2))
+
+    def _first_share(self, runner: Runner) -> int:
+        """Slots of the next queue, before anybody knows which queues have messages."""
+        queues = max(len(self.consumer.task_consumer.queues), 1)
+        at = min(len(runner.core.consumers), queues - 1)
+        return shares(max(self.asked, 1), [math.inf] * queues)[at]
+
+    def _share_bucket(self, consumer: ControlledConsumer) -> None:
+        """Let one rate that was given for the worker bound all its queues together."""
+        rates = [self._given("goal"), self._given("at_most")]
+        window, gate = consumer.plant.window, consumer.plant.gate
+        if window.bucket is None or gate.bucket is None:
+            return
+        if any(isinstance(rate, dict) for rate in rates):
+            return
+        if self._buckets is None:
+            self._buckets = window.bucket, gate.bucket
+        window.bucket, gate.bucket = self._buckets
+
+    def share(self, consumers: list[ControlledConsumer]) -> None:
+        """Give each queue its part of what Celery asks for.
+
+        Nobody gets slots that another still has.
+        """
+        if self.moves or not self.asked:
+            return
+        consumers = [each for each in consumers if each.running and not each.switched_off]
+        if len(consumers) == 1:
+            targets = [self.asked]
+        else:
+            targets = shares(self.asked, [_need(each) for each in consumers])
+        pairs = list(zip(consumers, targets, strict=True))
+        for consumer, target in sorted(pairs, key=lambda pair: pair[1] - pair[0].prefetch):
+            if target > consumer.prefetch and len(consumers) > 1:
+                others = [each for each in consumers if each is not consumer and _need(each)]
+                taken = sum(each.plant.window.granted for each in others)
+                target = max(min(target, self.asked - taken), math.ceil(consumer.prefetch))
+            if target != consumer.prefetch:
+                consumer.prefetch = target
+
+
+def _processes(pool: Any) -> int:
+    """Tasks that the pool runs at once; a pool that has stopped does not tell."""
+    try:
+        return max(1, int(pool.num_processes))
+    except AttributeError:
+        return 1
+
+
+def _need(consumer: ControlledConsumer) -> float:
+    """Slots that a queue could use: any number, where it filled those it had."""
+    sample: Sample | None = consumer.last.sample if consumer.last is not None else None
+    occupied = consumer.plant.sensors.in_handler
+    if sample is None or occupied >= consumer.plant.window.open_slots:
+        return math.inf
+    if not sample.arrivals and not occupied:
+        return 0.0
+    if sample.window_limited and sample.arrivals:
+        return math.inf
+    return max(sample.in_flight, occupied) + 1

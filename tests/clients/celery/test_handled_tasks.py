@@ -1,0 +1,55 @@
+"""Tasks that were handled before a connection was lost."""
+
+from __future__ import annotations
+
+from controlmq.clients.celery.handled_tasks import (
+    MOST_REMEMBERED,
+    REDELIVERY_SECONDS,
+    REMEMBERED_SECONDS,
+    HandledTasks,
+    TaskKey,
+    task_key,
+)
+
+FIRST = TaskKey("a", 0)
+
+
+def test_what_was_acknowledged_before_a_loss_is_known_once() -> None:
+    tasks = HandledTasks(longest_hold=10.0)
+    tasks.acknowledged(FIRST, 0.0)
+    assert not tasks.has(FIRST, 1.0), "nothing was lost yet"
+    tasks.connection_lost(2.0)
+    assert not tasks.has(TaskKey("a", 1), 3.0), "a retry is another message"
+    assert tasks.has(FIRST, 3.0)
+    assert not tasks.has(FIRST, 3.0), "a later message with the same id runs"
+
+
+def test_what_ended_after_the_loss_is_known_too() -> None:
+    tasks = HandledTasks(longest_hold=10.0)
+    tasks.connection_lost(0.0)
+    tasks.acknowledged_too_late(FIRST, 1.0)
+    assert tasks.has(FIRST, 2.0)
+
+
+def test_old_tasks_are_forgotten() -> None:
+    tasks = HandledTasks(longest_hold=10.0)
+    tasks.acknowledged(FIRST, 0.0)
+    later = TaskKey("b", 0)
+    tasks.acknowledged(later, REMEMBERED_SECONDS + 11.0)
+    tasks.connection_lost(REMEMBERED_SECONDS + 12.0)
+    assert not tasks.has(FIRST, REMEMBERED_SECONDS + 13.0)
+    assert not tasks.has(later, REMEMBERED_SECONDS + 13.0 + REDELIVERY_SECONDS)
+
+
+def test_there_is_a_bound_on_what_is_remembered() -> None:
+    tasks = HandledTasks(longest_hold=10.0)
+    for number in range(MOST_REMEMBERED + 1):
+        tasks.acknowledged(TaskKey(str(number), 0), 0.0)
+    tasks.connection_lost(0.0)
+    assert not tasks.has(TaskKey("0", 0), 1.0)
+    assert tasks.has(TaskKey("1", 0), 1.0)
+
+
+def test_a_message_without_an_id_has_no_key() -> None:
+    assert task_key({}) is None
+    assert task_key({"id": "a", "retries": None}) == FIRST
