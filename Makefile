@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # compiles all tests and modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-brokers unit unit-3.13 check bench docs dist try-extras clean
+.PHONY: help demo test test-brokers conformance unit unit-3.13 check bench docs dist try-extras clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -35,6 +35,10 @@ test: $(STAMP) ## all tests, real broker included
 BROKERS := 3.10 4.0 4.3 container:3.10 container:4.0 container:4.3
 test-brokers: $(STAMP) ## the live tests on every supported RabbitMQ, on private nodes and in containers
 	@tools/test-brokers $(BROKERS)
+
+conformance: $(STAMP) ## every client through all trials, with a table of who passes what
+	@tools/need rabbitmq
+	$(BIN)/python -m benchmarks client_conformance
 
 unit: $(STAMP) ## the quick tests: neither Spark nor a broker
 	$(BIN)/python -m pytest tests -n 2 -m 'not live and not spark and not slow'

@@ -13,12 +13,15 @@ EXTRAS = {
     "aio-pika": ("aio_pika",),
     "celery": ("celery",),
     "design": ("control", "rich"),
+    "dramatiq": ("dramatiq",),
+    "faststream": ("faststream", "aio_pika"),
     "identification": ("pyspark", "pandas", "pyarrow", "numpy", "rich"),
     "metrics": ("prometheus_client",),
     "opentelemetry": ("opentelemetry.metrics",),
     "recording": ("pyarrow",),
     "reports": ("rich", "matplotlib"),
     "simulation": ("numba", "numpy", "rich"),
+    "taskiq": ("taskiq", "taskiq_aio_pika", "aio_pika"),
 }
 """The modules that each extra brings, as pyproject.toml has their distributions."""
 

@@ -243,6 +243,11 @@ class ControlledConsumer:
         return self._law is not _hold
 
     @property
+    def law(self) -> Controller | None:
+        """What moves the prefetch, with its memory; None where nothing does."""
+        return self._law if self.adapts else None
+
+    @property
     def limits(self) -> Limits | None:
         """The limits of the prefetch; None where nothing limits it."""
         return self._limits

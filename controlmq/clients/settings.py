@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
@@ -23,6 +23,10 @@ DEFAULT_INTERVAL_SECONDS = 1.0
 
 LONGEST_SHARED_BYTES = 200
 """Of the name of a shared rate; that of a stream at the broker may have 255."""
+
+CONSUMER_TIMEOUT_SHARE = 0.5
+"""Share of the broker's consumer timeout for which an ack is held at most, where the consumer is
+subscribed with one; the rest is for handling the message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,14 @@ class Settings:
             return self.interval
         model = self.controller.model if self.controller is not None else None
         return model.interval if model is not None else DEFAULT_INTERVAL_SECONDS
+
+    def within_timeout(self, arguments: Mapping[str, Any] | None) -> Settings:
+        """The same for a consumer subscribed with these arguments, which may have a timeout."""
+        timeout = (arguments or {}).get("x-consumer-timeout")
+        if not timeout:
+            return self
+        longest = CONSUMER_TIMEOUT_SHARE * timeout / 1000  # given in milliseconds
+        return replace(self, max_hold=min(self.max_hold, longest))
 
     def adapts(self, goals: Goals) -> bool:
         """Whether the prefetch of a consumer with these goals moves."""

@@ -96,6 +96,8 @@ class Consumer:
         """When the core has to look at the sample and the lanes; acks have times of their own."""
         self.notices: list[Notice] = []
         self.cancelled = False
+        self.tag_is_new = True
+        """Whether the channel has had no consumer of this tag before."""
         self.unseen = True
         """Whether no message has come yet."""
         self.pending: Lane | None = None
@@ -244,11 +246,12 @@ class Consumer:
     def new_lane(self, size: int, number: int) -> Lane:
         """Enter a lane in the books; ``number`` is one that no other lane of the channel has.
 
-        The first has the user's tag. No tag is used twice: RabbitMQ does not allow a tag that
-        still has messages out.
+        The first has the user's tag, where that is new to the channel. No tag is used twice:
+        RabbitMQ does not allow a tag that still has messages out.
         """
         self.lanes_asked += 1
-        tag = self.tag if self.lanes_asked == 1 else _lane_tag(self.tag, number)
+        own = self.lanes_asked == 1 and self.tag_is_new
+        tag = self.tag if own else _lane_tag(self.tag, number)
         lane = self.window.opened(self, tag, size)
         self.sensors.released(size, self.window.held, self.now)
         if self.kind == "auto" and self.lanes_asked > 1:

@@ -9,11 +9,16 @@ from typing import Any
 import pika
 import pika.exceptions
 
-from tests.testbed.publishing import message_body
+from tests.testbed.publishing import MakeMessage, message_body
 
 RECONNECT_SECONDS = 0.1
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+def usual_message(number: int) -> tuple[bytes, Any]:
+    """A message whose body is its number."""
+    return message_body(number), PERSISTENT
 
 
 class ConfirmedPublisher:
@@ -24,7 +29,15 @@ class ConfirmedPublisher:
     ``slowest`` is the longest that a confirm took (seconds).
     """
 
-    def __init__(self, parameters: Any, queue: str, first: int, rate: float) -> None:
+    def __init__(
+        self,
+        parameters: Any,
+        queue: str,
+        first: int,
+        rate: float,
+        make: MakeMessage = usual_message,
+    ) -> None:
+        self._make = make
         self.confirmed: set[int] = set()
         self.next = first
         self.slowest = 0.0
@@ -59,7 +72,8 @@ class ConfirmedPublisher:
             number = self.next
             self.next += 1
             start = time.monotonic()
-            channel.basic_publish("", self._queue, message_body(number), PERSISTENT, mandatory=True)
+            body, properties = self._make(number)
+            channel.basic_publish("", self._queue, body, properties, mandatory=True)
             self.slowest = max(self.slowest, time.monotonic() - start)
             self.confirmed.add(number)
             connection.process_data_events(0)

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 Client = Literal["blocking", "asynchronous"]
+"""Those of the program of trials; other programs have others."""
+
+PROGRAM = "tests.faults.consumer_process"
 
 STOP_DEADLINE = 60.0
 """Seconds for a consumer to end in order on SIGTERM, on a busy machine too."""
@@ -20,7 +23,8 @@ class ConsumerProcess:
 
     ``fault``, a method of ``consumer_process.Consumer``, is inflicted by itself after
     ``fault_after`` messages. With ``publishes`` it publishes on the connection it consumes from.
-    ``defect`` is one that is planted for the verdict to find.
+    ``defect`` is one that is planted for the verdict to find. ``program`` is the module that runs
+    as the consumer; ``further`` is what else it needs to know.
     """
 
     def __init__(
@@ -29,8 +33,10 @@ class ConsumerProcess:
         queue: str,
         record: Path,
         *,
-        client: Client,
+        client: str,
         seed: int,
+        program: str = PROGRAM,
+        further: dict[str, Any] | None = None,
         fault: str | None = None,
         fault_after: int = 0,
         publishes: bool = False,
@@ -47,7 +53,9 @@ class ConsumerProcess:
             "fault_after": fault_after,
             "publishes": publishes,
             "defect": defect,
+            **(further or {}),
         }
+        self._program = program
         self._output = record.with_suffix(".output")
         self._process = self._started()
 
@@ -99,7 +107,7 @@ class ConsumerProcess:
     def _started(self) -> subprocess.Popen[bytes]:
         with self._output.open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.consumer_process", json.dumps(self._order)],
+                [sys.executable, "-m", self._program, json.dumps(self._order)],
                 stderr=output,
                 cwd=Path(__file__).parents[2],
             )

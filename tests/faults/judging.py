@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.faults.record import Line
+from tests.faults.record import HANDLED, Line
 
 UNDER_WAY_SECONDS = 0.25
 """Seconds that an ack or a cancel takes to the broker at most, unless the trial measured more. The
@@ -78,7 +78,7 @@ def judge(
     since ``unsettled_since`` may come again.
     """
     sessions = _sessions(lines)
-    handled = Counter(line.number for line in lines if line.event == "handled")
+    handled = Counter(line.number for line in lines if line.event in HANDLED)
     since = fault_at if unsettled_since is None else unsettled_since
     forgotten = sum(line.event == "handled" and since <= line.time <= fault_at for line in lines)
     slots = [each.slots_at_end(fault_at, under_way) for each in sessions]

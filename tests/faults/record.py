@@ -13,10 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Event = Literal["opened", "handled", "sampled", "fault", "lost", "closed"]
-"""``opened``: a connection consumes. ``handled``: a message, not acknowledged yet. ``sampled``: the
-controller moved the prefetch. ``fault``: the consumer inflicts one upon itself. ``lost`` and
-``closed``: the connection ended, by a failure or in order."""
+Event = Literal[
+    "opened", "redelivered", "begun", "handled", "late", "sampled", "fault", "lost", "closed"
+]
+"""``opened``: a connection consumes. ``handled``: a message, not acknowledged yet. ``late``: the
+same, and the connection that brought it is gone. ``sampled``: the controller moved the prefetch.
+``fault``: the consumer inflicts one upon itself. ``lost`` and ``closed``: the connection ended,
+by a failure or in order. Only some consumers write ``redelivered``, a message that comes again, and
+``begun``, a handler has a message."""
+
+HANDLED = ("handled", "late")
 
 monotonic = time.monotonic
 """The machine's clock, also where a trial steps the one that the window reads."""
@@ -61,7 +67,7 @@ class Reader:
 
     def quiet_seconds(self) -> float:
         """How long no message has been handled."""
-        handled = (line.time for line in reversed(self.lines) if line.event == "handled")
+        handled = (line.time for line in reversed(self.lines) if line.event in HANDLED)
         return monotonic() - next(handled, -math.inf)
 
     def look(self) -> list[Line]:
@@ -75,7 +81,7 @@ class Reader:
         self._position += len(text)
         new = [_line(each) for each in text.decode().splitlines()]
         self.lines += new
-        self.handled.update(line.number for line in new if line.event == "handled")
+        self.handled.update(line.number for line in new if line.event in HANDLED)
         return new
 
 

@@ -9,15 +9,23 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.faults.confirmed_publisher import ConfirmedPublisher
-from tests.faults.consumer import Client, ConsumerProcess
+from tests.faults.confirmed_publisher import ConfirmedPublisher, usual_message
+from tests.faults.consumer import PROGRAM, ConsumerProcess
 from tests.faults.judging import UNDER_WAY_SECONDS, Verdict, judge
-from tests.faults.record import Reader
+from tests.faults.record import Line, Reader
 from tests.testbed import Broker, Proxy, wait_until
 from tests.testbed.cluster import Cluster
 from tests.testbed.proxy import proxied
-from tests.testbed.publishing import QueueKind, connected, declare_queue, delete_queue, fill
+from tests.testbed.publishing import (
+    MakeMessage,
+    QueueKind,
+    connected,
+    declare_queue,
+    delete_queue,
+    fill,
+)
 
 BACKLOG = 300
 """Messages that wait when the consumer starts."""
@@ -60,6 +68,20 @@ class Fault:
     needs_cluster: bool = False
     by_consumer: str | None = None
     consumer_publishes: bool = False
+    queue_arguments: dict[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a trial is done with, besides the broker: the program and the messages for it."""
+
+    program: str = PROGRAM
+    make: MakeMessage = usual_message
+    further: dict[str, Any] | None = None
+    """What the program needs to know besides the usual."""
+
+
+USUAL_BENCH = Bench()
 
 
 @dataclass(frozen=True)
@@ -72,6 +94,9 @@ class Outcome:
     """Seconds that an ack may have taken to the broker, as the bound allows for it."""
     record: str
     """What the consumers wrote."""
+    lines: list[Line]
+    """The same, read."""
+    queue: str
 
     def failures(self, fault: Fault) -> list[str]:
         """What is wrong, a sentence each; nothing if all is as it must be."""
@@ -92,8 +117,16 @@ class Trial:
     """What a fault can act on; see :func:`run`."""
 
     def __init__(
-        self, broker: Broker, proxy: Proxy, kind: QueueKind, seed: int, cluster: Cluster | None
+        self,
+        broker: Broker,
+        proxy: Proxy,
+        kind: QueueKind,
+        seed: int,
+        cluster: Cluster | None,
+        bench: Bench = USUAL_BENCH,
+        arguments: dict[str, object] | None = None,
     ) -> None:
+        self.bench = bench
         self.broker = broker
         self.cluster = cluster
         self.proxy = proxy
@@ -101,7 +134,7 @@ class Trial:
         self.draw = random.Random(seed)
         # A quorum queue is led by the node on which it is declared.
         home = broker if cluster is None else self.draw.choice(cluster.nodes)
-        self.queue = declare_queue(home.parameters, kind)
+        self.queue = declare_queue(home.parameters, kind, arguments=arguments)
         self.declared_at = time.monotonic()
         self.fault_at = 0.0
         self.under_way = UNDER_WAY_SECONDS
@@ -116,14 +149,19 @@ class Trial:
 
     def fill(self, count: int) -> None:
         """Publish ``count`` messages at once."""
-        fill(self.broker.parameters, self.queue, count, self.next_number)
+        parameters, make = self.broker.parameters, self.bench.make
+        fill(parameters, self.queue, count, self.next_number, make=make)
         self.confirmed |= set(range(self.next_number, self.next_number + count))
         self.next_number += count
 
     def publish(self) -> None:
         """Publish from now on."""
         self.publisher = ConfirmedPublisher(
-            self.broker.parameters, self.queue, self.next_number, PUBLISHED_PER_SECOND
+            self.broker.parameters,
+            self.queue,
+            self.next_number,
+            PUBLISHED_PER_SECOND,
+            self.bench.make,
         )
 
     def stop_publishing(self) -> None:
@@ -179,17 +217,18 @@ def run(
     broker: Broker,
     proxy: Proxy,
     kind: QueueKind = "classic",
-    client: Client = "blocking",
+    client: str = "blocking",
     seed: int = 1,
     cluster: Cluster | None = None,
     defect: str | None = None,
+    bench: Bench = USUAL_BENCH,
 ) -> Outcome:
     """One trial, with the consumer behind ``proxy``; ``defect`` plants one in the consumer.
 
     Of a ``cluster``, ``broker`` is the node that publisher and consumer connect to.
     """
     proxy.set_delay(NETWORK_DELAY_SECONDS)
-    trial = Trial(broker, proxy, kind, seed, cluster)
+    trial = Trial(broker, proxy, kind, seed, cluster, bench, fault.queue_arguments)
     before = trial.draw.randint(FEWEST_BEFORE, MOST_BEFORE)
     with ExitStack() as stack:
         record = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "record"
@@ -204,6 +243,8 @@ def run(
             record,
             client=client,
             seed=seed,
+            program=bench.program,
+            further=bench.further,
             fault=fault.by_consumer,
             fault_after=before,
             publishes=fault.consumer_publishes,
@@ -227,4 +268,11 @@ def run(
             left=0 if stuck else trial.waiting(),
             unsettled_since=trial.unsettled_since,
         )
-        return Outcome(verdict, trial.consumer.crashes, trial.under_way, record.read_text())
+        return Outcome(
+            verdict,
+            trial.consumer.crashes,
+            trial.under_way,
+            record.read_text(),
+            trial.reader.lines,
+            trial.queue,
+        )

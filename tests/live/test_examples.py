@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from itertools import product
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from controlmq.model import ArxModel
 from tests.live.handled import assert_empty, left_in
 from tests.live.processes import ended, running, wait_for
 from tests.testbed import Broker
-from tests.testbed.publishing import fill
+from tests.testbed.publishing import declare_queue, delete_queue, fill
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WATCHED_POOL = Path(__file__).with_name("watched_pool.py")
@@ -62,6 +63,45 @@ def test_an_example_consumes_its_queue(
         example.kill()
         example.wait()
     assert_empty(broker, queue_name)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "queues"),
+    [
+        ("aio_pika_consumer.py", 100, [""]),
+        ("faststream_app.py", 100, [""]),
+        ("dramatiq_worker.py", 0, ["", ".DQ", ".XQ"]),
+        ("taskiq_worker.py", 0, [""]),
+    ],
+)
+def test_an_example_of_another_client_works_and_ends(
+    broker: Broker, name: str, count: int, queues: list[str]
+) -> None:
+    queue = f"example-{uuid.uuid4().hex[:12]}"
+    if count:  # the others send to queues of their own making
+        declare_queue(broker.parameters, name=queue)
+        fill(broker.parameters, queue, count)
+    example = subprocess.Popen(
+        [sys.executable, "-u", str(EXAMPLES / name), broker.url, queue],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with running(example):
+        assert example.stdout is not None
+        handled = 0
+        while handled < 100:
+            line = example.stdout.readline()
+            assert line, example.communicate(timeout=60)
+            if line.startswith("Step("):
+                handled += int(found(r"arrivals=(\d+)", line))
+        code, errors = ended(example, signal.SIGINT)
+    assert (code, "Traceback" in errors) == (0, False), errors
+    try:
+        assert_empty(broker, queue)
+    finally:
+        for suffix in queues:
+            delete_queue(broker.parameters, queue + suffix)
 
 
 def test_no_message_that_the_pool_has_handled_goes_back_on_ctrl_c(

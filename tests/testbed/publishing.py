@@ -36,6 +36,9 @@ ARGUMENTS: dict[QueueKind, dict[str, object]] = {
 DeclareQueue = Callable[[QueueKind], str]
 """Declares a queue of that kind and returns its name; the fixture ``queue`` is one."""
 
+MakeMessage = Callable[[int], tuple[bytes, Any]]
+"""Makes message number so-and-so: its body and its properties."""
+
 UNCONFIRMED = 2000
 """Messages under way to the broker at once: enough to keep it busy, few enough for its memory."""
 
@@ -45,12 +48,23 @@ def message_body(number: int, size: int = 0) -> bytes:
     return b"%d" % number + b" " * (size - len(str(number)))
 
 
-def declare_queue(parameters: Any, kind: QueueKind = "classic", name: str | None = None) -> str:
-    """Declare a durable queue, with a name of its own if none is given, and return the name."""
+def declare_queue(
+    parameters: Any,
+    kind: QueueKind = "classic",
+    name: str | None = None,
+    arguments: dict[str, object] | None = None,
+) -> str:
+    """Declare a durable queue, with a name of its own if none is given, and return the name.
+
+    ``arguments`` are further ones.
+    """
     name = name or f"{kind}-{uuid.uuid4().hex[:12]}"
     with connected(parameters) as connection:
         connection.channel().queue_declare(
-            name, durable=True, auto_delete=kind == "auto-delete", arguments=ARGUMENTS[kind]
+            name,
+            durable=True,
+            auto_delete=kind == "auto-delete",
+            arguments={**ARGUMENTS[kind], **(arguments or {})},
         )
     return name
 
@@ -91,28 +105,37 @@ def process_until(
     )
 
 
-def fill(parameters: Any, queue: str, count: int, first: int = 0, size: int = 0) -> None:
+def fill(
+    parameters: Any,
+    queue: str,
+    count: int,
+    first: int = 0,
+    size: int = 0,
+    make: MakeMessage | None = None,
+) -> None:
     """Publish messages ``first`` to ``first + count - 1``, persistent, and await every confirm.
 
-    ``size`` is the least length of a body in bytes.
+    ``size`` is the least length of a body in bytes; ``make`` makes other messages than the usual.
     """
+    properties = pika.BasicProperties(delivery_mode=2)
     if count > 0:
-        _Filling(parameters, queue, range(first, first + count), size).run()
+        numbers = range(first, first + count)
+        usual: MakeMessage = lambda number: (message_body(number, size), properties)  # noqa: E731
+        _Filling(parameters, queue, numbers, make or usual).run()
 
 
 class _Filling:
     """One :func:`fill`: confirms come while publishing, which a ``BlockingChannel`` cannot do."""
 
-    def __init__(self, parameters: Any, queue: str, numbers: range, size: int) -> None:
+    def __init__(self, parameters: Any, queue: str, numbers: range, make: MakeMessage) -> None:
         self._queue = queue
-        self._size = size
+        self._make = make
         self._count = len(numbers)
         # Delivery tags count from 1 on a channel that confirms.
         self._messages = enumerate(numbers, start=1)
         self._unconfirmed: dict[int, int] = {}
         self._published = 0
         self._failure: str | None = None
-        self._properties = pika.BasicProperties(delivery_mode=2)
         self._connection = pika.SelectConnection(
             parameters,
             on_open_callback=lambda connection: connection.channel(on_open_callback=self._begin),
@@ -139,8 +162,8 @@ class _Filling:
             tag, number = next(self._messages, (0, 0))
             if tag == 0:
                 return
-            body = message_body(number, self._size)
-            self._channel.basic_publish("", self._queue, body, self._properties, mandatory=True)
+            body, properties = self._make(number)
+            self._channel.basic_publish("", self._queue, body, properties, mandatory=True)
             self._unconfirmed[tag] = number
             self._published += 1
 

@@ -3,53 +3,61 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import aiormq
+from aiormq.abc import DeliveredMessage
 from aiormq.exceptions import DuplicateConsumerTag
 from pamqp import commands as spec
 
 from controlmq.clients.aio_pika.adapter import AioPikaAdapter
+from controlmq.clients.aio_pika.receiving import (
+    Answerable,
+    Receivers,
+    Remembered,
+    Subscription,
+    nothing,
+)
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.handled import key_of
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.lanes import Lane
 from controlmq.errors import InputError
 
 
-@dataclass(frozen=True)
-class Subscription:
-    """What every lane of a consumer is asked for with."""
-
-    callback: Callable[..., Any]
-    exclusive: bool
-    arguments: Any
-
-
 class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
-    """A channel whose consumers hold their goals; everything else is as aiormq has it.
-
-    ``remembered`` are the consumers of the channel before it, by their tags: after a lost
-    connection a consumer with the same tag goes on with the prefetch and the controller it had.
-    """
+    """A channel whose consumers hold their goals; everything else is as aiormq has it."""
 
     runner: Runner
 
-    def adapt(self, settings: Settings, remembered: dict[str, ControlledConsumer]) -> None:
+    def adapt(self, settings: Settings, remembered: Remembered) -> None:
         """Begin with no consumers."""
         self.settings = settings
         self.subscriptions: dict[str, Subscription] = {}
-        self.controlled = remembered
+        self.controlled = remembered.consumers
+        self.consumers = Receivers(self._came_too_late)
+        self._handled = remembered.handled
+        self._keys: dict[int, Hashable] = {}
+        """What tells messages apart that are out, by their delivery tags."""
         self._controllers = Controllers()
         self._asked_prefetch: int | None = None
+        self._tags: set[str] = set()
+        """Those of all consumers that the channel ever had."""
         self._window_adapter = AioPikaAdapter(self)
         self.runner = Runner(self._window_adapter)
         self.runner.on_sample = self._turn
-        self.closing.add_done_callback(lambda _: self.runner.stop())
+        self._answerable = Answerable(self)
+        self.closing.add_done_callback(lambda _: self._ended())
+
+    def _ended(self) -> None:
+        self.runner.stop()
+        for subscription in self.subscriptions.values():
+            subscription.take_waiting(self)  # it comes again, and could not be answered here
 
     def receiver_of(self, lane: Lane) -> Callable[[Any], Any]:
         """What aiormq calls with each message of a lane, in its reader and so in order.
@@ -57,17 +65,32 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         It makes a task of what it gets back.
         """
         handle = self.subscriptions[lane.consumer.tag].callback
+        handled, keys, answerable = self._handled, self._keys, self._answerable
 
         def deliver(channel: Any, method: Any, properties: Any, message: Any) -> None:
+            key = key_of(properties)
+            if key is not None:
+                if method.redelivered and key in handled:
+                    self.runner.acknowledge(method.delivery_tag, False)
+                    return
+                keys[method.delivery_tag] = key
+                message = DeliveredMessage(method, message.header, message.body, answerable)
             self.create_task(handle(message)).add_done_callback(self._on_consumer_done)
 
         receive = self.runner.receiver(lane, deliver)
 
         def on_message(message: Any) -> Any:
             receive(self, message.delivery, message.header.properties, message)
-            return _nothing()
+            return nothing()
 
         return on_message
+
+    def _came_too_late(self, message: Any) -> Any:
+        """A message came to a lane that is gone: it goes back to its queue."""
+        if not self.runner.stopped:
+            self.runner.core.came_too_late(message.delivery.delivery_tag)
+            self.runner.send_acks(clock())
+        return nothing()
 
     async def answer(self) -> Any:
         """The answer of the broker to a request that was sent under the lock."""
@@ -120,7 +143,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         tag = consumer_tag or f"ctag{self.number}.{uuid4().hex}"
         if tag in self.runner.core.consumers:
             raise DuplicateConsumerTag(self.number)
-        settings = self.settings
+        settings = self.settings.within_timeout(arguments)
         if exclusive:
             settings = replace(settings, window="single")
         self.subscriptions[tag] = Subscription(
@@ -128,15 +151,24 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         )
         last = self.controlled.get(tag)
         asked = self._asked_prefetch if last is None else max(1, math.ceil(last.prefetch))
-        controller = self._controllers.new(settings, queue)
+        controller = self._controllers.new(settings, queue) if last is None else last.law
         consumer = ControlledConsumer(tag, queue, settings, controller, asked, self.runner)
         self.controlled[tag] = consumer
+        # RabbitMQ fails where a tag comes back that still has messages out.
+        consumer.plant.tag_is_new = tag not in self._tags
+        self._tags.add(tag)
         self.runner.subscribe(consumer.plant)
         if last is not None:
             consumer.go_on_from(last)
-        answer = await self._window_adapter.openings[tag]
+        lane = consumer.plant.window.lanes[0]
+        self.consumers[tag] = self.consumers[lane.tag]  # aio-pika subscribes to what is not there
+        try:
+            await self._window_adapter.openings[lane.tag]
+        except BaseException:
+            self.consumers.pop(tag, None)
+            raise
         await self._share(consumer)
-        return answer
+        return spec.Basic.ConsumeOk(tag)
 
     async def _share(self, consumer: ControlledConsumer) -> None:
         """Join those that share its rate; raise if the broker refuses what they need."""
@@ -172,14 +204,22 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         return None if nowait else spec.Basic.CancelOk(consumer_tag)
 
     async def _on_cancel_frame(self, frame: Any) -> None:
-        """The user has one consumer, not its lanes: callbacks are called once, with its tag."""
+        """The user has one consumer, not its lanes: callbacks are called once, with its tag.
+
+        A robust connection then subscribes again with that tag, if the queue is still there.
+        """
         if isinstance(frame, spec.Basic.Cancel):
+            if self.connection.accept_consumer_cancel_ok and frame.consumer_tag in self.consumers:
+                self._window_adapter.outbox.put(spec.Basic.CancelOk(frame.consumer_tag))
             consumer = self.runner.cancelled_by_broker(frame.consumer_tag)
             if consumer is not None:
                 for lane in consumer.window.lanes:
                     self.consumers.pop(lane.tag, None)
+                # Unknown to aiormq from here on, so that it sends no answer of its own.
+                self.consumers.pop(consumer.tag, None)
+                for message in self.subscriptions[consumer.tag].take_waiting(self):
+                    await self.basic_nack(message.delivery_tag, requeue=True)
                 frame = spec.Basic.Cancel(consumer.tag, frame.nowait)
-                self.consumers[consumer.tag] = _nothing
             elif self.runner.has_lane(frame.consumer_tag):
                 self.consumers.pop(frame.consumer_tag, None)
                 return
@@ -189,8 +229,19 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
 
     async def basic_ack(self, delivery_tag: int, multiple: bool = False, wait: bool = True) -> None:
         """As aiormq's; the frame may be held for as long as the window needs it."""
+        for key in self._taken_keys(delivery_tag, multiple):
+            self._handled.add(key)
         self._raise_if_closed()
         self.runner.acknowledge(delivery_tag, multiple)
+
+    def _taken_keys(self, delivery_tag: int, multiple: bool) -> list[Hashable]:
+        """The keys of the messages that are answered, which are out no more."""
+        keys = self._keys
+        if not multiple:
+            key = keys.pop(delivery_tag, None)
+            return [] if key is None else [key]
+        tags = [tag for tag in keys if tag <= delivery_tag or delivery_tag == 0]
+        return [keys.pop(tag) for tag in tags]
 
     async def basic_nack(
         self,
@@ -201,6 +252,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     ) -> None:
         """As aiormq's; sent at once."""
         self._raise_if_closed()
+        self._taken_keys(delivery_tag, multiple)
         for tag, several in self.runner.reject(delivery_tag, multiple):
             self._window_adapter.outbox.put(spec.Basic.Nack(tag, several, requeue))
         self.runner.wake_if_due()
@@ -210,6 +262,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     ) -> None:
         """As aiormq's; sent at once."""
         self._raise_if_closed()
+        self._taken_keys(delivery_tag, False)
         self.runner.reject(delivery_tag, False)
         self._window_adapter.outbox.put(spec.Basic.Reject(delivery_tag, requeue))
         self.runner.wake_if_due()
@@ -269,7 +322,3 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     def _raise_if_closed(self) -> None:
         if self.is_closed:
             raise aiormq.exceptions.ChannelInvalidStateError(f"{self!r} closed")
-
-
-async def _nothing(*_: Any) -> None:
-    """What is left to do for a message that has been handed over."""

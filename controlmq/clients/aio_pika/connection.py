@@ -9,9 +9,15 @@ import aio_pika
 from aio_pika import RobustChannel, RobustConnection
 
 from controlmq.clients.aio_pika.channel import AdaptiveChannel
+from controlmq.clients.aio_pika.receiving import Remembered
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.settings import Settings, settings_from
+from controlmq.clients.tested_versions import warn_if_untested
 from controlmq.errors import InputError
+
+TESTED_AIO_PIKA = ("10.2",)
+TESTED_AIORMQ = ("7.2",)
+"""Versions that the tests pass with."""
 
 
 class AdaptiveRobustChannel(RobustChannel):  # type: ignore[misc]
@@ -24,13 +30,14 @@ class AdaptiveRobustChannel(RobustChannel):  # type: ignore[misc]
 
     def __init__(self, connection: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(connection, *args, **kwargs)
-        self.adaptive_consumers: dict[str, ControlledConsumer] = {}
+        self._remembered = Remembered()
+        self.adaptive_consumers: dict[str, ControlledConsumer] = self._remembered.consumers
         connection.adaptive_channels.add(self)
 
     async def get_underlay_channel(self) -> Any:
         """As aio-pika's: every operation comes here, also after the channel was reopened."""
         return _adapted(
-            await super().get_underlay_channel(), self.window_settings, self.adaptive_consumers
+            await super().get_underlay_channel(), self.window_settings, self._remembered
         )
 
 
@@ -75,18 +82,21 @@ def adapt(channel: Any, *args: Any, **kwargs: Any) -> Any:
         raise InputError("the channel is adaptive already.")
     settings = settings_from(*args, **kwargs)
     plain = channel.get_underlay_channel
-    channel.adaptive_consumers = {}
+    remembered = Remembered()
+    channel.adaptive_consumers = remembered.consumers
 
     async def get_underlay_channel() -> Any:
-        return _adapted(await plain(), settings, channel.adaptive_consumers)
+        return _adapted(await plain(), settings, remembered)
 
     channel.get_underlay_channel = get_underlay_channel
     return channel
 
 
-def _adapted(channel: Any, settings: Settings, remembered: dict[str, ControlledConsumer]) -> Any:
+def _adapted(channel: Any, settings: Settings, remembered: Remembered) -> Any:
     """A channel of aiormq with a window; the same object."""
     if not isinstance(channel, AdaptiveChannel):
+        warn_if_untested("aio-pika", *TESTED_AIO_PIKA)
+        warn_if_untested("aiormq", *TESTED_AIORMQ)
         kind = type(channel)
         channel.__class__ = type("AdaptiveChannel", (AdaptiveChannel, kind), {})
         channel.adapt(settings, remembered)

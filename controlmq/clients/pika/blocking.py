@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -294,6 +295,21 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         return self._generator is None
 
     # Acknowledging
+
+    def acknowledge_together(self, tags: deque[int]) -> None:
+        """Acknowledge the messages of these tags, which are taken out, in as few frames as is safe.
+
+        For a program whose other threads leave their acks to the connection's.
+        """
+        adapter, runner = self._adapter, self._runner
+        adapter.dispatching = True
+        try:
+            while tags:
+                self.basic_ack(tags.popleft())
+        finally:
+            adapter.dispatching = False
+            if self.is_open and self.connection.is_open:
+                runner.cycle_ended()
 
     def basic_recover(self, requeue: bool = False) -> None:
         """As pika's."""

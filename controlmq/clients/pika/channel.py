@@ -19,10 +19,6 @@ from controlmq.consumer.lanes import Lane
 from controlmq.errors import InputError
 from controlmq.goals import Given, GoalsByQueue
 
-CONSUMER_TIMEOUT_SHARE = 0.5
-"""Share of the broker's consumer timeout for which an ack is held at most, where the consumer is
-subscribed with one; the rest is for handling the message."""
-
 
 class AdaptivePikaChannel:
     """A pika channel whose consumers hold their goals; stands before pika's own class."""
@@ -111,10 +107,7 @@ class AdaptivePikaChannel:
             settings = replace(settings, goals=goals)
         if subscription["exclusive"]:
             settings = replace(settings, window="single")
-        timeout = (subscription["arguments"] or {}).get("x-consumer-timeout")
-        if timeout:
-            longest = CONSUMER_TIMEOUT_SHARE * timeout / 1000  # given in milliseconds
-            settings = replace(settings, max_hold=min(settings.max_hold, longest))
+        settings = settings.within_timeout(subscription["arguments"])
         queue = queue or self._last_queue
         controller = self._controllers.new(settings, queue)
         consumer = ControlledConsumer(

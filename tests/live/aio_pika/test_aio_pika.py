@@ -15,11 +15,18 @@ import pytest
 from controlmq.clients.aio_pika import adapt, adaptive
 from controlmq.controllers import OpenLoop
 from controlmq.errors import InputError
+from tests.conformance.drivers import plain_message
 from tests.live.handled import assert_empty
 from tests.sharing.processes import most_in
 from tests.testbed import Broker
 from tests.testbed.management import DEADLINE
-from tests.testbed.publishing import DeclareQueue, QueueKind, fill
+from tests.testbed.publishing import (
+    DeclareQueue,
+    QueueKind,
+    declare_queue,
+    delete_queue,
+    fill,
+)
 
 CHANGES = 200
 MESSAGES = 3000
@@ -172,13 +179,7 @@ def test_a_lost_connection_brings_back_tag_prefetch_and_controller(
             channel.adaptive_consumers[tag].prefetch = 7.5
             before = channel.adaptive_consumers[tag]
             await until(lambda: len(handled.numbers) > 100, "messages come")
-            loop = asyncio.get_running_loop()
-            names: list[str] = []
-            while not names:
-                names = await loop.run_in_executor(
-                    None, broker.management.connections_consuming, queue_name
-                )
-            await loop.run_in_executor(None, broker.management.close_connection, names[0])
+            await lose_connection(broker, queue_name)
             await until(lambda: channel.adaptive_consumers.get(tag) is not before, "it is back")
             assert channel.adaptive_consumers[tag].prefetch == 7.5
             await until(lambda: set(handled.numbers) == set(range(2000)), "all are handled")
@@ -187,6 +188,82 @@ def test_a_lost_connection_brings_back_tag_prefetch_and_controller(
 
     run(program())
     assert_empty(broker, queue_name)
+
+
+async def lose_connection(broker: Broker, queue: str) -> None:
+    """Have the broker close the connection that consumes a queue."""
+    loop = asyncio.get_running_loop()
+    names: list[str] = []
+    while not names:
+        names = await loop.run_in_executor(None, broker.management.connections_consuming, queue)
+    await loop.run_in_executor(None, broker.management.close_connection, names[0])
+
+
+def test_what_was_handled_is_not_handled_again_after_a_lost_connection(
+    broker: Broker, queue: DeclareQueue
+) -> None:
+    name = queue("quorum")
+    fill(broker.parameters, name, 100, make=plain_message)
+
+    async def program() -> None:
+        done: list[int] = []
+
+        async def on_message(message: Any) -> None:
+            await asyncio.sleep(0)
+            done.append(int(message.body))
+            await message.ack()
+
+        async with channel_on(broker.url, prefetch=20) as channel:
+            source = await channel.get_queue(name)
+            tag = await source.consume(on_message)
+            first = channel.adaptive_consumers[tag]
+            first.prefetch = 0.5
+            await until(lambda: first.held > 5, "acks are held")
+            await lose_connection(broker, name)
+            await until(lambda: channel.adaptive_consumers.get(tag) is not first, "it is back")
+            channel.adaptive_consumers[tag].prefetch = 20
+            await until(lambda: set(done) == set(range(100)), "all are handled")
+        assert sorted(done) == list(range(100)), "each once"
+
+    run(program())
+    assert_empty(broker, name)
+
+
+def test_a_consumer_timeout_needs_no_other_connection(broker: Broker) -> None:
+    if broker.version < (4, 3):
+        pytest.skip("RabbitMQ 4.3 is the first to cancel a consumer that is late")
+    name = declare_queue(broker.parameters, "quorum", arguments={"x-consumer-timeout": 1000})
+    fill(broker.parameters, name, 60, make=plain_message)
+
+    async def program() -> None:
+        done: set[int] = set()
+        slow = True
+
+        async def on_message(message: Any) -> None:
+            nonlocal slow
+            if slow:
+                slow = False
+                await asyncio.sleep(2)
+            done.add(int(message.body))
+            await message.ack()
+
+        async with channel_on(broker.url, prefetch=4, max_hold=0.2) as channel:
+            reconnects: list[object] = []
+            channel._connection.reconnect_callbacks.add(lambda *_: reconnects.append(1))
+            underlay = await channel.get_underlay_channel()
+            source = await channel.get_queue(name)
+            tag = await source.consume(on_message, consumer_tag="mine")
+            first = channel.adaptive_consumers[tag]
+            await until(lambda: channel.adaptive_consumers[tag] is not first, "it is back")
+            await until(lambda: done == set(range(60)), "all are handled")
+            assert await channel.get_underlay_channel() is underlay, "the channel is the same"
+            assert reconnects == []
+
+    try:
+        run(program())
+        assert_empty(broker, name)
+    finally:
+        delete_queue(broker.parameters, name)
 
 
 def test_a_consumer_that_the_broker_cancels_is_reported_once(

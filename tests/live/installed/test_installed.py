@@ -93,6 +93,12 @@ assert read_transitions("recorded").num_rows == 1
     "aio-pika": "from controlmq.clients.aio_pika import adapt, adaptive; adaptive(goal=5)",
     "celery": "from celery import Celery; from controlmq.clients.celery import adapt; "
     "adapt(Celery(broker='amqp://localhost'), at_most=5)",
+    "dramatiq": "from controlmq.clients.dramatiq import AdaptiveRabbitmqBroker as Broker; "
+    "Broker(url='amqp://localhost', at_most=5)",
+    "faststream": "from faststream.rabbit import RabbitBroker; "
+    "from controlmq.clients.faststream import adapt; adapt(RabbitBroker(), at_most=5)",
+    "taskiq": "from taskiq_aio_pika import AioPikaBroker; from controlmq.clients.aio_pika import "
+    "adaptive; AioPikaBroker('amqp://localhost', connection_class=adaptive(at_most=5))",
 }
 """A program for each extra that uses all it brings, short of what needs Java or a compiler."""
 

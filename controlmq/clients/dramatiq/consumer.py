@@ -1,0 +1,165 @@
+"""The consumer of a queue of Dramatiq: its own, on a channel with a window."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import deque
+from collections.abc import Hashable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dramatiq.brokers.rabbitmq import _RabbitmqConsumer as PlainConsumer
+from dramatiq.errors import ConnectionClosed
+from pika.exceptions import AMQPChannelError, AMQPConnectionError
+
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.dramatiq.threads import QueueThreads
+from controlmq.clients.pika.wrap import wrap
+from controlmq.loop import Sample
+
+__all__ = ["AdaptiveConsumer", "PlainConsumer"]
+
+
+@dataclass
+class Delivery:
+    """One delivery of a message, and where it is in this process."""
+
+    consumer: AdaptiveConsumer
+    key: Hashable
+    stage: Literal["waiting", "given up", "running", "done"] = "waiting"
+
+    @property
+    def lost(self) -> bool:
+        """Whether the broker has put the message back into its queue, or will."""
+        return not self.consumer.connection.is_open
+
+    def give_up(self) -> None:
+        """It is left to its next delivery."""
+        self.ended()
+        self.stage = "given up"
+
+    def started(self) -> None:
+        """A thread has it."""
+        self.stage = "running"
+        self.consumer.threads.moved(waiting=-1, running=1)
+
+    def ended(self) -> None:
+        """No thread has it, or will have it."""
+        if self.stage == "waiting":
+            self.consumer.threads.moved(waiting=-1)
+        elif self.stage == "running":
+            self.consumer.threads.moved(running=-1)
+        if self.stage != "given up":
+            self.stage = "done"
+
+
+class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
+    """Dramatiq's consumer, whose channel is wrapped before it subscribes.
+
+    After a lost connection Dramatiq makes a new one, which goes on with the prefetch, the goals and
+    the law of the one before. Messages that were handled by then are not run again.
+    """
+
+    def __init__(self, broker: Any, queue_name: str, prefetch: int, timeout: int) -> None:
+        super().__init__(broker, queue_name, prefetch, timeout)  # subscribes to nothing yet
+        self.threads = QueueThreads(broker.threads)
+        self._handled = broker.handled(queue_name)
+        last: ControlledConsumer | None = broker.adaptive_consumers.get(queue_name)
+        if last is not None:
+            prefetch = max(1, math.ceil(last.prefetch))
+        wrap(self.channel, handlers=self.threads, **_words(broker.window_settings, last))
+        try:
+            self.channel.basic_qos(prefetch_count=prefetch)
+        except (AMQPConnectionError, AMQPChannelError) as error:
+            raise ConnectionClosed(error) from None
+        self.iterator = self.channel.consume(queue_name, inactivity_timeout=timeout / 1000)
+        self._acks: deque[int] = deque()
+        """Tags whose acks the threads have left to that of the connection."""
+        self._acks_due = False
+        self._unnamed = True
+        """Whether the broker of Dramatiq does not know the adaptive consumer yet."""
+
+    def __next__(self) -> Any:
+        message = super().__next__()
+        if self._unnamed:
+            self._take_over()
+        if message is None:
+            return None
+        options = message.options
+        # A retry has the id of the message that failed.
+        key = message.message_id, options.get("retries"), options.get("requeue_timestamp")
+        if message.redelivered and key in self._handled:
+            self.known_tags.discard(message._tag)
+            self.channel.basic_ack(message._tag)
+            return None
+        message.delivery = Delivery(self, key)
+        self.threads.moved(waiting=1)
+        return message
+
+    def _take_over(self) -> None:
+        """Go on where the consumer before was, now that this one has subscribed."""
+        consumers, queue = self.broker.adaptive_consumers, self.queue_name
+        for consumer in self.channel.adaptive_consumers.values():
+            last = consumers.get(queue)
+            if last is not None:
+                consumer.go_on_from(last)
+            consumers[queue] = consumer
+            self._unnamed = False
+
+    def ack(self, message: Any) -> None:
+        """As Dramatiq's. A message of a lost connection is remembered, and acknowledged later."""
+        delivery = message.delivery
+        if delivery.stage != "given up":
+            self._handled.add(delivery.key)
+        if self._has(delivery):
+            self.known_tags.discard(message._tag)
+            self._acks.append(message._tag)
+            if not self._acks_due:
+                # One call of the connection's thread for all that come until then.
+                self._acks_due = True
+                with suppress(AMQPConnectionError):  # lost: the message comes again
+                    self.connection.add_callback_threadsafe(self._send_acks)
+
+    def _send_acks(self) -> None:
+        self._acks_due = False  # before they are taken, so that none is left behind
+        with suppress(AMQPConnectionError, AMQPChannelError):
+            self.channel.acknowledge_together(self._acks)
+
+    def nack(self, message: Any) -> None:
+        """As Dramatiq's. A message of a lost connection comes again, and fails again."""
+        if self._has(message.delivery):
+            with suppress(ConnectionClosed):
+                super().nack(message)
+
+    def _has(self, delivery: Delivery) -> bool:
+        """Whether the broker waits for an answer here.
+
+        Delivery tags are counted from 1 on every connection, so that an answer to a message of
+        another one would be taken for that of a message which may not have run.
+        """
+        delivery.ended()
+        return delivery.consumer is self and not delivery.lost
+
+
+def _words(words: dict[str, Any], last: ControlledConsumer | None) -> dict[str, Any]:
+    """What a channel is wrapped with; ``last`` is the consumer of the channel before it.
+
+    A controller remembers, so that every queue has a copy of its own.
+    """
+    controller = words.get("controller")
+    if controller is None:
+        return words
+    if last is not None and last.adapts:
+        # The law itself is taken over later; its file may be missing just now.
+        going_on = {"controller": _stand_in, "model": None, "limits": last.limits}
+        return {**words, **going_on, "interval": last.plant.interval}
+    with suppress(Exception):  # what cannot be copied is used as it is
+        controller = copy.deepcopy(controller)
+    return {**words, "controller": controller}
+
+
+def _stand_in(sample: Sample, goal: float) -> float:
+    """The controller of a new consumer until it has that of the one before."""
+    return sample.prefetch

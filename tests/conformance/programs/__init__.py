@@ -1,0 +1,1 @@
+"""One file for each client library: how it consumes a queue, in its own words."""

@@ -1,0 +1,176 @@
+"""What every client has to pass, as faults of a trial: mostly nothing fails but the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tests.conformance.drivers import Driver
+from tests.faults.judging import Verdict
+from tests.faults.kinds import cut, itself, kill_consumer, stall, stop_consumer
+from tests.faults.record import HANDLED, Line
+from tests.faults.trial import Fault, Outcome, Trial, run
+from tests.testbed import Broker, Proxy
+from tests.testbed.publishing import QueueKind, delete_queue
+
+ALL_CHANGES = 1000
+"""Random changes of the prefetch in a trial of full size."""
+
+TOP_UP_MESSAGES = 1000
+"""Messages published at once where fewer wait, while a window changes."""
+
+CONSUMER_TIMEOUT_MS = 1000
+
+
+def change(trial: Trial, changes: int) -> None:
+    """The prefetch changes at random, with messages waiting all the time."""
+    trial.stop_publishing()
+
+    def changed() -> bool:
+        if trial.waiting() < TOP_UP_MESSAGES:
+            trial.fill(TOP_UP_MESSAGES)
+        return sum(line.event == "sampled" for line in trial.reader.lines) >= changes
+
+    trial.wait_until(changed, f"the prefetch has changed {changes} times")
+    trial.publish()
+
+
+def dry(trial: Trial) -> None:
+    """The queue runs dry for a while: every ack has to go, also those that were held."""
+    trial.stop_publishing()
+    trial.wait_until(trial.handled_all, "all are handled")
+    trial.broker.management.wait_for_queue(
+        trial.queue, lambda view: view.messages_unacknowledged == 0, "no ack is held"
+    )
+    trial.fill(200)
+    trial.publish()
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """One thing that a client has to pass.
+
+    ``fault`` is what happens. ``further`` is what the program needs to know. ``reconnects``: the
+    same process connects again. ``since`` is the first version of RabbitMQ that can do it, and
+    ``queues`` are the kinds that can.
+    """
+
+    fault: Fault
+    further: dict[str, Any] = field(default_factory=dict)
+    reconnects: bool = False
+    since: tuple[int, ...] = ()
+    queues: tuple[QueueKind, ...] = ("classic", "quorum")
+
+    @property
+    def name(self) -> str:
+        """What it is called in the table."""
+        return self.fault.name
+
+    def possible(self, broker: Broker, kind: QueueKind) -> bool:
+        """Whether this broker can do it with this kind of queue."""
+        return broker.version >= self.since and kind in self.queues
+
+
+def changes(count: int) -> Conformance:
+    """That many changes of the prefetch."""
+    return Conformance(Fault(f"{count:,} changes", partial(change, changes=count)))
+
+
+OTHERS = (
+    Conformance(Fault("dry spell", dry)),
+    Conformance(Fault("stop", stop_consumer)),
+    Conformance(Fault("kill -9", kill_consumer, ends_connection=True)),
+    Conformance(Fault("connection cut", cut, ends_connection=True), reconnects=True),
+    Conformance(Fault("stall", stall)),
+    Conformance(
+        Fault(
+            "consumer timeout",
+            itself,
+            ends_connection=True,
+            by_consumer="overdue",
+            queue_arguments={"x-consumer-timeout": CONSUMER_TIMEOUT_MS},
+        ),
+        # The consumer does not know of the queue's argument, so it must not hold acks for long. Its
+        # window stays, because a message of a lane that is gone comes again without a cancel.
+        {"restless": False, "settings": {"max_hold": CONSUMER_TIMEOUT_MS / 4000, "prefetch": 6}},
+        reconnects=True,
+        since=(4, 3),
+        queues=("quorum",),
+    ),
+)
+
+TRIALS = (changes(ALL_CHANGES), *OTHERS)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a client did: the verdict, and what is wrong, a sentence each."""
+
+    verdict: Verdict
+    failures: list[str]
+    changes: int
+
+
+def attempt(
+    conformance: Conformance,
+    driver: Driver,
+    broker: Broker,
+    proxy: Proxy,
+    kind: QueueKind,
+    seed: int = 1,
+) -> Result:
+    """One trial of one client on one kind of queue."""
+    outcome = run(
+        conformance.fault,
+        broker,
+        proxy,
+        kind,
+        driver.name,
+        seed,
+        bench=driver.bench(**conformance.further),
+    )
+    failures = outcome.failures(conformance.fault)
+    for suffix in driver.further_queues:
+        delete_queue(broker.parameters, f"{outcome.queue}{suffix}")
+    if driver.in_order:
+        failures += out_of_order(outcome.lines)
+    if conformance.reconnects and driver.knows_handled:
+        failures += handled_again(outcome)
+    changed = sum(line.event == "sampled" for line in outcome.lines)
+    return Result(outcome.verdict, failures, changed)
+
+
+def out_of_order(lines: Sequence[Line]) -> list[str]:
+    """Messages that began after a later one of the same connection.
+
+    What an ended connection had may come again whenever its broker gives it back: messages that
+    it can have had do not count in those that follow.
+    """
+    late, highest, given_back = 0, -1, -1
+    most = max((line.slots for line in lines), default=0)
+    for line in lines:
+        if line.event == "opened" and highest >= 0:
+            given_back = highest + most
+        elif line.event == "begun":
+            late += given_back < line.number < highest
+            highest = max(highest, line.number)
+    return [f"{late} messages began after a later one"] if late else []
+
+
+def handled_again(outcome: Outcome) -> list[str]:
+    """Whether more was handled twice than was running when connections were lost."""
+    running, most = 0, 0
+    for line in outcome.lines:
+        if line.event == "begun":
+            running += 1
+        elif line.event in HANDLED:
+            running -= 1
+        elif line.event == "lost":
+            most += running
+            running = 0
+    duplicates = outcome.verdict.duplicates
+    if duplicates <= most:
+        return []
+    return [f"{duplicates} handled twice, and at most {most} were running"]

@@ -1,0 +1,50 @@
+"""Every client, a short cut: a lost connection and one other trial each, its window never still.
+
+``make conformance`` runs all trials on all clients, at full size.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.drivers import DRIVERS, Driver
+from tests.conformance.trials import OTHERS, Conformance, attempt
+from tests.testbed import Broker
+from tests.testbed.publishing import QueueKind
+
+CUT = next(trial for trial in OTHERS if trial.reconnects)
+TIMEOUT = OTHERS[-1]
+REST = [trial for trial in OTHERS if trial not in (CUT, TIMEOUT)]
+CHANGES_SEEN = 20
+"""Changes of the prefetch that a trial has at least."""
+
+
+def assert_passes(
+    trial: Conformance, driver: Driver, broker: Broker, kind: QueueKind, seed: int
+) -> None:
+    with broker.proxied() as proxy:
+        result = attempt(trial, driver, broker, proxy, kind, seed)
+    assert result.failures == []
+    if trial is not TIMEOUT:
+        assert result.changes >= CHANGES_SEEN
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+def test_a_lost_connection(broker: Broker, driver: Driver) -> None:
+    assert_passes(CUT, driver, broker, "quorum", seed=3)
+
+
+@pytest.mark.parametrize(
+    ("driver", "trial"),
+    [(driver, REST[number % len(REST)]) for number, driver in enumerate(DRIVERS)],
+    ids=lambda each: each.name,
+)
+def test_another_trial(broker: Broker, driver: Driver, trial: Conformance) -> None:
+    assert_passes(trial, driver, broker, "classic", seed=4)
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+def test_a_consumer_timeout(broker: Broker, driver: Driver) -> None:
+    if not TIMEOUT.possible(broker, "quorum"):
+        pytest.skip("RabbitMQ 4.3 is the first to cancel a consumer that is late")
+    assert_passes(TIMEOUT, driver, broker, "quorum", seed=5)
