@@ -63,7 +63,7 @@ class Adapter(Books):
             self._check_pace(subscription, sample)
         law = self.world.circumstances.law
         if law is not None:
-            self._aim(subscription, law(sample, math.nan))
+            subscription.aim(law(sample, math.nan))
             subscription.consumer.actuate(subscription.target)
             subscription.samples.append(sample)
         random_ = self.world.random
