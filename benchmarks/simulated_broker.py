@@ -51,8 +51,8 @@ from controlmq.loop import Loop, Step
 from controlmq.measure.calibration import Calibration, calibrating
 from controlmq.measure.calibration.consuming import Handled, consume, spin
 from controlmq.measure.calibration.experiments import COPIED_MESSAGES_PER_SECOND, Experiments
-from controlmq.measure.calibration.pacing import PacedPublisher, publishing_process
 from controlmq.measure.calibration.queues import TemporaryQueues, temporary_queues
+from controlmq.measure.calibration.stamping_publisher import PacedPublisher, publishing_process
 from simulator import (
     Binding,
     Duration,

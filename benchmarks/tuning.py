@@ -124,7 +124,7 @@ def choice() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, session() as spark:
         outcome = run_search(spark, search, Path(folder), lambda *_: None)
     assert outcome.unseen is not None
-    best = outcome.ranked[0].candidate
+    best = outcome.best.candidate
     return {
         "peer": "the published PI (Rosa & Cavalcanti 2022), at samples of 1 s",
         "candidates": len(outcome.ranked),

@@ -16,6 +16,7 @@ from types import ModuleType
 MOVED = {
     "controlmq.cli.drawing": "controlmq.experiments.drawing",
     "controlmq.design.placement": "controlmq.controllers.placement",
+    "controlmq.rabbitmq.calibration.pacing": "controlmq.measure.calibration.stamping_publisher",
     "controlmq.rabbitmq.calibration": "controlmq.measure.calibration",
     "controlmq.rabbitmq.flows": "controlmq.measure.flows",
     "controlmq.rabbitmq.handling": "controlmq.clients.pika.user_handler",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from identification.knee import Curves, Knee, Level, find_knees
+from identification.knee import Knee, Level, LevelTable, find_knees
 from identification.label import label
 from identification.statistics import (
     LEFT_OUT,
@@ -55,14 +55,14 @@ def _levels(cells: Cells, chosen: Mask) -> tuple[Integers, Moments]:
     return group, merged(cells.moments[chosen], into, len(group))
 
 
-def mean_curves(cells: Cells, chosen: Mask) -> Curves:
+def mean_curves(cells: Cells, chosen: Mask) -> LevelTable:
     """Mean rate per level of prefetch."""
     group, levels = _levels(cells, chosen)
     prefetch, rate = levels.mean[:, U], levels.mean[:, Y_NEXT]
-    return Curves(len(cells.groups), group, prefetch, rate, levels.weight)
+    return LevelTable(len(cells.groups), group, prefetch, rate, levels.weight)
 
 
-def settled_curves(cells: Cells, chosen: Mask) -> Curves:
+def settled_curves(cells: Cells, chosen: Mask) -> LevelTable:
     """The rate on which each level would settle, ``(y_next - a*y) / (1 - a)`` in the mean.
 
     Where levels follow each other in random order, the memory of the level before is what
@@ -75,4 +75,4 @@ def settled_curves(cells: Cells, chosen: Mask) -> Curves:
     a = np.divide(answer, spread, out=np.zeros(number), where=spread > 0)
     a = np.clip(a, -LARGEST_SETTLING_A, LARGEST_SETTLING_A)[group]
     rate = (levels.mean[:, Y_NEXT] - a * levels.mean[:, Y]) / (1 - a)
-    return Curves(number, group, levels.mean[:, U], rate, levels.weight)
+    return LevelTable(number, group, levels.mean[:, U], rate, levels.weight)

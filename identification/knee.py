@@ -63,10 +63,11 @@ class Knee:
 
 
 @dataclass(frozen=True, eq=False)
-class Curves:
-    """Many curves: ``count`` is the rows of each level, curve by curve and upwards in prefetch.
+class LevelTable:
+    """The levels of many curves as columns, curve by curve and upwards in prefetch.
 
-    ``curve`` says which curve a level belongs to; there are ``number`` of them.
+    ``curve`` says which curve a level belongs to; there are ``number`` of them. ``count`` is the
+    rows of each level.
     """
 
     number: int
@@ -101,7 +102,7 @@ class Knees:
         return Knee(*(float(getattr(self, each.name)[curve]) for each in fields(Knee)))
 
 
-def find_knees(curves: Curves) -> Knees:
+def find_knees(curves: LevelTable) -> Knees:
     """The knee of every curve. Squares are weighted by the rows of a level.
 
     Takes time in proportion to the levels.
@@ -113,7 +114,7 @@ def find_knees(curves: Curves) -> Knees:
     return Knees(found, *values)
 
 
-def _padded(curves: Curves) -> Iterator[tuple[Integers, Floats, Floats, Floats]]:
+def _padded(curves: LevelTable) -> Iterator[tuple[Integers, Floats, Floats, Floats]]:
     """Curves of similar length as rows of one table; past its end a curve has levels of weight 0.
 
     Curves of too few levels are passed over.

@@ -1,4 +1,4 @@
-"""Arguments that the commands on a live broker share."""
+"""Arguments that the commands on a live broker share, and the start of their service."""
 
 from __future__ import annotations
 

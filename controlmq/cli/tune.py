@@ -168,7 +168,7 @@ def _show(view: Console, outcome: Outcome, out: Path) -> None:
         rows.append((str(place), f"{each.candidate.tuning.kind} {each.candidate.asked}", *cells))
     title = f"The best of {len(outcome.ranked)} candidates by {outcome.search.by}"
     view.print(table(title, ("", "controller", *METRICS), rows, left="controller"))
-    best = outcome.ranked[0].candidate
+    best = outcome.best.candidate
     gains = best.tuning.gains
     say(
         view,

@@ -120,7 +120,7 @@ class Core(Messages):
         """
         for consumer in consumers:
             consumer.cancelled = True
-            consumer.plan.keep_all()
+            consumer.plan.stop_retiring()
             self.leaving.append(consumer)
             self.consumers.pop(consumer.tag, None)
         self._find_hand_over_at()
@@ -248,7 +248,8 @@ class Core(Messages):
     def _change_lanes(self, consumer: Consumer, now: float) -> None:
         """Ask for the next change of lanes; there is one at a time."""
         if self.blocked:
-            consumer.plan.keep_all()  # none can be cancelled now, so no ack has to wait for that
+            # None can be cancelled now, so no ack has to wait for that.
+            consumer.plan.stop_retiring()
         if consumer.pending is not None or self.blocked or self.commits:
             return
         lane = consumer.barren_lane() or consumer.plan.saturated_lane(now)

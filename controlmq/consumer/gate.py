@@ -1,12 +1,16 @@
-"""The gate: messages that are here wait for their hand-over, in the order in which they came.
+"""The gate: messages wait here for their hand-over, in the order in which they came.
+
+Acks do not wait here: those that are held are in :mod:`controlmq.consumer.window`.
 
 A token bucket says when the next one may be handed over, whatever the network brings at once and
 however late a timer is. Without a bucket nothing waits.
 
 The window keeps messages from coming early: the acks that open slots are paced by a bucket of the
 same rate. But slots that were open before it began to pace, or that a new lane brought, are a
-surplus that would stand here as messages for ever. So when there have always been more than one of
-them for a while, the window leaves out as many openings, and the surplus is acks that are held.
+surplus that would stand here as messages for ever. So the gate notes the fewest that waited
+over a while. Of these, all but one are the surplus. The window then leaves out that number of
+openings: it holds the acks that would have opened those slots. The surplus is held acks from then
+on, and no longer messages that wait here.
 """
 
 from __future__ import annotations

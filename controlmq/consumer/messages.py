@@ -341,7 +341,7 @@ class Messages:
                 self.wake_at = due
 
     def _give_back(self, consumer: Consumer, now: float) -> None:
-        consumer.plan.keep_all()
+        consumer.plan.stop_retiring()
         self._send(consumer, consumer.window.drain(now), now)
 
     def _give_back_due(self, now: float) -> None:

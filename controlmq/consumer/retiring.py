@@ -5,7 +5,7 @@ a message that we have; then nothing can be on its way, and its cancel requeues 
 the cancel its acks go out. The window never grants more than ``ceil(target)`` or, after the
 target dropped, than it had granted before.
 
-Where held acks do not make up for a lane that is larger than what is too much, that lane is
+If a lane is larger than the surplus and held acks cannot cover the difference, that lane is
 retired, and a smaller one takes its place. The last lane must not go, because an auto-delete queue
 goes with it: a lane of one slot is opened before, which for this while is one slot more.
 """
@@ -67,12 +67,12 @@ class LanePlan:
         self._replacing = False
         self._retiring = [lane for lane in self._retiring if lane.retiring and not lane.cancelled]
         if self._retiring and self._needed_again(surplus):
-            self.keep_all()
+            self.stop_retiring()
         saturated = next((lane for lane in self._retiring if lane.saturated), None)
         if saturated is not None:
             return saturated  # even at the last moment: its acks follow its cancel
         if self._retiring and now >= self._give_up_at():
-            self.keep_all()
+            self.stop_retiring()
         if not self._retiring:
             if surplus >= 0 or now >= self._give_up_at():
                 self._merging = False
@@ -138,10 +138,10 @@ class LanePlan:
     def give_up_by(self, when: float) -> None:
         """Retire none of the lanes if their acks could not be kept until ``when``."""
         if self._retiring and when >= self._give_up_at():
-            self.keep_all()
+            self.stop_retiring()
 
-    def keep_all(self) -> None:
-        """Retire none of the lanes."""
+    def stop_retiring(self) -> None:
+        """Let every lane stay: acks that were kept to retire one are held like any other."""
         for lane in self._retiring:
             self.window.unkeep(lane)
         self._retiring = []

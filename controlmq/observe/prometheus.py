@@ -1,4 +1,7 @@
-"""The metrics for Prometheus: a collector, and a server that it can scrape."""
+"""Serves the table of metrics.py to Prometheus.
+
+There is a collector for a registry of prometheus-client, and a server that Prometheus can scrape.
+"""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from simulator.engine.bucket import count_start, starts_at
 from simulator.engine.compiled import called, compiled
 from simulator.engine.draws import draw, uniform
 from simulator.engine.factors import factor_at
 from simulator.engine.latency_bins import BINS, bin_of
 from simulator.engine.links import answer, emit, leave_link, new_message
 from simulator.engine.messages import AT_BROKER, FREE, NONE, append, put_first, take_first
-from simulator.engine.pacing import count_start, starts_at
 from simulator.engine.resources import ask, leave, start
 from simulator.engine.rows import COVERED, DONE, ON_RECEIPT, RETURN, SETTLE
 from simulator.engine.simulation_state import SimulationState

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simulator.engine import consumers, disk, publishers, queues, rows, window
+from simulator.engine.bucket import change_pace
 from simulator.engine.compiled import compiled, entry_point, source_stamp
 from simulator.engine.hiding import appear
 from simulator.engine.links import leave_link, reach
 from simulator.engine.messages import AT_BROKER, FREE, NONE, put_first, take_first
-from simulator.engine.pacing import change_pace
 from simulator.engine.processes import begin, to_broker, worked
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, ROOT

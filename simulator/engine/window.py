@@ -8,7 +8,7 @@ the slots of the broker less the acks held, and the mean of them over time is ``
 
 An ack is held while the error is negative and no more than ``ceil(u) - floor(u)`` are held.
 Where ``spacing`` is set, the acks that open slots also keep that distance from each other; where
-``pace`` is set, each of them takes a token (:mod:`simulator.engine.pacing`). After
+``pace`` is set, each of them takes a token (:mod:`simulator.engine.bucket`). After
 the prefetch dropped, acks of surplus slots go at once and open none. With a whole prefetch and
 no spacing nothing is ever held.
 
@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import math
 
+from simulator.engine.bucket import count_opening, opens_at
 from simulator.engine.compiled import called, compiled
 from simulator.engine.draws import uniform
 from simulator.engine.links import answer
 from simulator.engine.messages import NONE, append, take_first
-from simulator.engine.pacing import count_opening, opens_at
 from simulator.engine.rows import AUTOMATIC
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when

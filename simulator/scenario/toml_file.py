@@ -1,4 +1,7 @@
-"""Reads a scenario from TOML: a shipped one, or a user's own."""
+"""Reads a scenario from TOML: a shipped one, or a user's own.
+
+The keys are the fields of the dataclasses in the files beside this one.
+"""
 
 from __future__ import annotations
 

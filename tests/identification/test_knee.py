@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from identification.knee import Curves, Knee, Level, find_knees
+from identification.knee import Knee, Level, LevelTable, find_knees
 
 
 def find_knee(levels: list[Level]) -> Knee | None:
     """The knee of one curve through ``levels`` (ascending), or None where it never bends."""
-    curves = Curves(
+    curves = LevelTable(
         1,
         np.zeros(len(levels), dtype=np.int64),
         np.array([level.prefetch for level in levels]),

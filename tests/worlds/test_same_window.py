@@ -9,7 +9,7 @@ import pytest
 
 from controlmq.consumer import core, gate, window
 from controlmq.consumer.consumer import DEFAULT_MAX_HELD, Shape
-from simulator.engine import pacing
+from simulator.engine import bucket
 from simulator.engine import window as compiled
 from tests.worlds.steady import Plant, grid, instants_differ_at, rates
 
@@ -70,7 +70,7 @@ def test_slots_open_at_the_same_instants_under_a_bound(plant: Plant) -> None:
 
 def test_the_compiled_window_has_the_numbers_of_the_core() -> None:
     for name in ("STANDING_AFTER_SECONDS", "CUSHION_MESSAGES"):
-        assert getattr(pacing, name) == getattr(gate, name)
+        assert getattr(bucket, name) == getattr(gate, name)
     for name in (
         "MADE_UP_ACKS",
         "MADE_UP_SECONDS",

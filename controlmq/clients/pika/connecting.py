@@ -1,4 +1,7 @@
-"""Connecting by URL, without ever letting a password out."""
+"""Connecting by URL, once, without ever letting a password out.
+
+Connecting again after a connection is lost is in :mod:`controlmq.clients.pika.service`.
+"""
 
 from __future__ import annotations
 

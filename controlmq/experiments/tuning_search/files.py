@@ -29,7 +29,7 @@ def write(outcome: Outcome, data: Mapping[str, Any], folder: Path) -> None:
     drawn = picture(outcome)
     (folder / "front.svg").write_text(drawn)
     (folder / "report.html").write_text(report(outcome, drawn), "utf-8")
-    outcome.ranked[0].candidate.tuning.save(folder / "controller.json")
+    outcome.best.candidate.tuning.save(folder / "controller.json")
 
 
 def as_data(outcome: Outcome) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
         "duration": search.trials[0].duration,
         "seeds": list(search.seeds),
         "models": [model.as_data() for model in outcome.models.values()],
-        "chosen": outcome.ranked[0].candidate.number,
+        "chosen": outcome.best.candidate.number,
         "front": [each.candidate.number for each in front_of(outcome)],
         "ranking": [_ranked(place, each) for place, each in enumerate(outcome.ranked, 1)],
     }

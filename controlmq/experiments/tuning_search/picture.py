@@ -27,7 +27,7 @@ def picture(outcome: Outcome) -> str:
     half = [each.means[by].high - each.means[by].mean for each in worth]
     label = "front, 95 % intervals"
     axes.errorbar(efforts, errors, half, color=MARK, linewidth=1, capsize=2, label=label)
-    chosen = places(outcome.ranked[:1])
+    chosen = places([outcome.best])
     axes.plot(*chosen, "*", color=MARK, markersize=14, label="chosen")
     axes.set(xlabel=f"{other} ({METRICS[other]})", ylabel=f"{by} ({METRICS[by]})")
     axes.legend(frameon=False)

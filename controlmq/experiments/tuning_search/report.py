@@ -22,7 +22,7 @@ ALSO_SHOWN = ("overshoot", "settling", "sd")
 
 def report(outcome: Outcome, picture: str) -> str:
     """The whole page; ``picture`` is the front as SVG."""
-    search, best = outcome.search, outcome.ranked[0]
+    search, best = outcome.search, outcome.best
     by, other = search.by, other_axis(search.by)
     names = ", ".join(trial.scenario.name for trial in search.trials)
     goals = " and ".join(f"{goal:g}" for goal in search.trials[0].goals)
@@ -65,7 +65,7 @@ def _front(outcome: Outcome) -> Panel:
         for kind in outcome.search.kinds
     ]
     front = series("front", MARK, front_of(outcome), "line")
-    chosen = series("chosen", MARK, outcome.ranked[:1])
+    chosen = series("chosen", MARK, [outcome.best])
     axes = f"{other} ({METRICS[other]})", f"{by} ({METRICS[by]})"
     return Panel("", *axes, [front, *kinds, chosen], height=380)
 

@@ -95,6 +95,11 @@ class Outcome:
     ranked: Sequence[Ranked]
     unseen: Unseen | None
 
+    @property
+    def best(self) -> Ranked:
+        """The candidate that is chosen: the first of the ranking."""
+        return self.ranked[0]
+
 
 def run_search(spark: SparkSession, search: Search, scratch: Path, progress: Progress) -> Outcome:
     """Identify the models, run and rank all candidates, judge the best in unseen trials."""
@@ -103,11 +108,11 @@ def run_search(spark: SparkSession, search: Search, scratch: Path, progress: Pro
     candidates = search.candidates(models)
     tunings = {candidate.number: candidate.tuning for candidate in candidates}
     scores = _scores(spark, tunings, search.trials, search.seeds, "closing loops", progress)
-    ranked = rank(scores, candidates, search.by)
-    unseen = None
-    if search.unseen:
-        unseen = _judge_unseen(spark, search, ranked[0].candidate.tuning, progress)
-    return Outcome(search, models, scores, ranked, unseen)
+    outcome = Outcome(search, models, scores, rank(scores, candidates, search.by), unseen=None)
+    if not search.unseen:
+        return outcome
+    unseen = _judge_unseen(spark, search, outcome.best.candidate.tuning, progress)
+    return replace(outcome, unseen=unseen)
 
 
 def _models(

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from controlmq.clients.interrupts import held_interrupts
 from controlmq.measure.calibration.experiments import LOADED_SHARE, STEPS, Experiments
 from controlmq.measure.calibration.figures import Calibration, Curve, Line
-from controlmq.measure.calibration.pacing import clock, publishing_process
 from controlmq.measure.calibration.queues import temporary_queues
+from controlmq.measure.calibration.stamping_publisher import clock, publishing_process
 
 __all__ = [
     "CALIBRATION_SECONDS",

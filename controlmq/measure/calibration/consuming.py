@@ -11,7 +11,7 @@ from typing import Any
 import pika
 
 from controlmq.errors import ControlmqError
-from controlmq.measure.calibration.pacing import clock, sent_at
+from controlmq.measure.calibration.stamping_publisher import clock, sent_at
 
 FAILED_AFTER_SECONDS = 5.0
 """A run that has not ended this long after its planned end has failed."""

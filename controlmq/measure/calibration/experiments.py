@@ -18,8 +18,8 @@ import pika
 
 from controlmq.measure.calibration.consuming import consume
 from controlmq.measure.calibration.figures import Calibration, Points
-from controlmq.measure.calibration.pacing import STAMP, PacedPublisher, clock
 from controlmq.measure.calibration.queues import TemporaryQueues
+from controlmq.measure.calibration.stamping_publisher import STAMP, PacedPublisher, clock
 
 SIZES_BYTES = (STAMP.size, 1024, 4096, 16384)
 """Bytes of a message, for what grows with them."""

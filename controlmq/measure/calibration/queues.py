@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pika
 
 from controlmq.clients.pika.connecting import connection_to
-from controlmq.measure.calibration.pacing import STAMP
+from controlmq.measure.calibration.stamping_publisher import STAMP
 from controlmq.measure.temporary import QUEUE_ARGUMENTS, delete
 
 

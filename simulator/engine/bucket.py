@@ -1,4 +1,4 @@
-"""Pacing: two token buckets of one rate, for acks that open slots and for handlers that start.
+"""Two token buckets of one rate, for acks that open slots and for handlers that start.
 
 The same law as :mod:`controlmq.consumer.bucket` and :mod:`controlmq.consumer.gate`. A bucket is the
 instant at which it is full again, and each token moves that on by ``1 / pace``; a token is there
