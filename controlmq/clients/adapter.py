@@ -21,15 +21,21 @@ class Adapter(Protocol):
     message of a lane, ``runner.acknowledge`` and ``runner.reject`` when the user does,
     ``runner.received`` before that, if it receives a message some time before,
     ``runner.lane_opened`` when the broker confirms a lane, ``runner.cancelled_by_broker``,
-    ``runner.blocked`` and ``runner.unblocked``, ``runner.cancel_all`` before the channel closes
-    and ``runner.stop`` when it is closed.
+    ``runner.blocked`` and ``runner.unblocked`` when the broker stops reading from the connection
+    and reads again, ``runner.cycle_ended`` where :meth:`reports_cycle_end` said so,
+    ``runner.cancel_all`` before the channel closes and ``runner.stop`` when it is closed. Around
+    a commit it calls ``core.committing`` before, ``core.committed`` and ``runner.commit_answered``
+    after, because RabbitMQ allows nothing between a commit and its answer.
     """
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
         """Put these on the wire, in this order."""
 
     def open_lane(self, lane: Lane) -> None:
-        """Put a lane's prefetch and its subscription on the wire, nothing between them."""
+        """Put a lane's prefetch and its subscription on the wire, nothing between them.
+
+        If this raises, the lane counts as refused.
+        """
 
     def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
         """Put the cancels of these lanes on the wire, then give back what they have not got.
