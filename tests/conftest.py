@@ -62,6 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         longest_first(items)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst:
     return LongestFirst(config, log)
 

@@ -409,7 +409,7 @@ class Sensors:
     def _doubt_starvation(self, sample: Sample) -> None:
         """Measure the turnaround again where the rate has followed the prefetch."""
         before, self._before_growth = self._before_growth, None
-        if before is not None and before.rate > 0 and before.busy > 0:
+        if before is not None and min(before.prefetch, before.rate, before.busy) > 0:
             growth = sample.prefetch / before.prefetch - 1
             # Handlers that are busy now cannot have gained more than they lacked.
             possible = min(growth, 1 / before.busy - 1)
