@@ -6,6 +6,7 @@ Every code block of a page is run or checked, or is marked as an excerpt by a co
 from __future__ import annotations
 
 import configparser
+import itertools
 import re
 import shlex
 import subprocess
@@ -79,7 +80,7 @@ def test_benchmarks_programs_and_links_of_a_page_exist(page: Path) -> None:
 
 def check_make(*targets: str) -> None:
     known = re.findall(
-        r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+        r"^([a-z0-9.-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert {target for target in targets if "=" not in target} <= {*known}
 
@@ -97,7 +98,8 @@ def check_python(*words: str) -> None:
     if words[0] != "-m":
         assert (ROOT / words[0]).exists()
     elif words[1] == "benchmarks":
-        assert {*words[2:]} <= {*names()}
+        named = itertools.takewhile(lambda word: word != ">", words[2:])
+        assert {name.partition(":")[0] for name in named} <= {*names()}
     elif words[1] == "pytest":
         assert all((ROOT / word).exists() for word in words[2:] if not word.startswith("-"))
     else:
