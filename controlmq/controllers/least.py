@@ -87,6 +87,9 @@ class LeastPrefetch:
         if self.rate is not None:
             asked += 1.0
         done = _done_with(sample)
+        if self.rate is None and done.arrivals > sample.arrivals:
+            # Handler times lag behind handlers that get slower, and make more of their work.
+            done = sample
         if self.rate is None or done.rate < REACHED_SHARE * self.rate:
             asked = self._growth.allowed(done, asked)
         else:
