@@ -18,7 +18,7 @@ from tests.testbed import Broker, Proxy, wait_until
 from tests.testbed.prometheus import program, prometheus
 from tests.testbed.publishing import connected, fill, process_until
 
-SAMPLES = 30
+SAMPLES = 60
 INTERVAL = 0.25
 GOAL = 200.0
 
