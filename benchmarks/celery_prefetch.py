@@ -38,6 +38,9 @@ STAYS_SECONDS = 2.0
 IMMEDIATE_SECONDS = 30.0
 """Seconds to wait for tasks behind parked ones."""
 
+JOINS_AFTER_SECONDS = 1.0
+"""Seconds after the first task at which a second worker begins to consume."""
+
 CPU_TASKS = 4000
 CPU_REPETITIONS = 5
 CHANGES = 1000
@@ -136,21 +139,29 @@ class Bench:
             return self.settled(queues, 4)
 
     def hoarding(self) -> dict[str, Any]:
-        """16 tasks of 1.5 s; a second worker comes a second later: who does how many, and when."""
+        """16 tasks of 1.5 s; a second worker joins a second later: who does how many, and when."""
         options: dict[str, Any] = {"multiplier": 4, "late": self._adapt}
         options["goals"] = {"buffer_time": 0.1}
-        with self.queues() as queues, self.worker(queues, **options) as first:
+        with ExitStack() as stack:
+            queues = stack.enter_context(self.queues())
+            let_in = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "let in"
+            first = stack.enter_context(self.worker(queues, **options))
+            second = stack.enter_context(
+                self.worker(queues, name="two", joins=str(let_in), **options)
+            )
             begun = time.time()
             first.publish(range(16), seconds=1.5)
-            with self.worker(queues, name="two", **options) as second:
-                joined = time.time()
-                second.wait(lambda: len(first.done) + len(second.done) >= 16, "all is done")
-                ended = max(each.ended for each in [*first.done, *second.done])
-                return {
-                    "split": [len(first.done), len(second.done)],
-                    "second_ready_after": joined - begun,
-                    "seconds": ended - begun,
-                }
+            time.sleep(max(0.0, begun + JOINS_AFTER_SECONDS - time.time()))
+            let_in.touch()
+            second.wait_until_ready()
+            joined = time.time()
+            second.wait(lambda: len(first.done) + len(second.done) >= 16, "all is done")
+            ended = max(each.ended for each in [*first.done, *second.done])
+            return {
+                "split": [len(first.done), len(second.done)],
+                "second_ready_after": joined - begun,
+                "seconds": ended - begun,
+            }
 
     def cpu(self, pool: str = "prefork") -> float:
         """Microseconds of processor time a task, of the worker and its pool."""

@@ -4,7 +4,8 @@ Each result is appended to a state file at once, and a run that is started again
 on where it stopped. From the command line::
 
     python -m benchmarks.client_conformance --state results.jsonl           # what is missing
-    python -m benchmarks.client_conformance --state results.jsonl --table   # for docs/clients.md
+    python -m benchmarks.client_conformance --state results.jsonl --again   # and what failed
+    python -m benchmarks.client_conformance --state results.jsonl --page    # into docs/clients.md
 
 ``python -m benchmarks client_conformance`` does the same with ``CLIENT_CONFORMANCE_STATE``, or with
 no state, at full size.
@@ -29,7 +30,7 @@ from typing import Any
 
 from tests.conformance.drivers import DRIVERS, Driver
 from tests.conformance.goals import GOALS, MEASURED_SAMPLES, SETTLE_SAMPLES, Goal, hold
-from tests.conformance.trials import ALL_CHANGES, OTHERS, Conformance, attempt, changes
+from tests.conformance.trials import ALL_CHANGES, OTHERS, TRIALS, Conformance, attempt, changes
 from tests.testbed import Broker, Proxy, start_broker
 from tests.testbed.broker import CHOSEN_BROKER
 from tests.testbed.publishing import QueueKind
@@ -38,26 +39,49 @@ BROKERS = ("3.10", "4.3")
 QUEUES: tuple[QueueKind, ...] = ("classic", "quorum")
 
 
-class State:
-    """The results so far, in a file that only grows."""
+PAGE = Path(__file__).parents[1] / "docs" / "clients.md"
+BEGIN, END = "<!-- conformance: begin -->", "<!-- conformance: end -->"
 
-    def __init__(self, path: Path) -> None:
+KEYS = ("client", "trial", "queue", "broker")
+"""What a result is of."""
+
+
+class State:
+    """The results so far, in a file that only grows; of one thing the last result counts.
+
+    ``again``: what failed before is done again.
+    """
+
+    def __init__(self, path: Path, again: bool = False) -> None:
         self._path = path
         lines = path.read_text().splitlines() if path.exists() else []
-        self.results: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        self._results = {_key(each): each for each in map(json.loads, lines)}
+        self._done = {
+            key for key, each in self._results.items() if not (again and each["failures"])
+        }
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """The last one of each."""
+        return list(self._results.values())
 
     def has(self, what: dict[str, str]) -> bool:
         """Whether this was done already."""
-        return any(what.items() <= each.items() for each in self.results)
+        return _key(what) in self._done
 
     def add(self, result: dict[str, Any]) -> None:
         """Append one result."""
-        self.results.append(result)
+        self._results[_key(result)] = result
+        self._done.add(_key(result))
         with self._path.open("a") as file:
             file.write(json.dumps(result) + "\n")
         wrong = "; ".join(result["failures"]) or "good"
-        words = [result[key] for key in ("client", "trial", "queue", "broker")]
-        print(f"{', '.join(words)}: {wrong} ({result['seconds']:.0f} s)", file=sys.stderr)
+        words = ", ".join(_key(result))
+        print(f"{words}: {wrong} ({result['seconds']:.0f} s)", file=sys.stderr, flush=True)
+
+
+def _key(result: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(result[key] for key in KEYS)
 
 
 @contextmanager
@@ -92,9 +116,13 @@ def done(
 
 
 def run_trials(
-    state: State, version: str, drivers: Sequence[Driver], trials: Sequence[Conformance]
+    state: State,
+    version: str,
+    drivers: Sequence[Driver],
+    trials: Sequence[Conformance],
+    queues: Sequence[QueueKind] = QUEUES,
 ) -> None:
-    """Every trial of every client, on both kinds of queues of one broker."""
+    """Every trial of every client, on these kinds of queues of one broker."""
     with broker_of(version) as broker, broker.proxied() as proxy:
 
         def one(trial: Conformance, driver: Driver, kind: QueueKind) -> dict[str, Any]:
@@ -104,7 +132,7 @@ def run_trials(
 
         for driver in drivers:
             for trial in trials:
-                for kind in QUEUES:
+                for kind in queues:
                     if trial.possible(broker, kind):
                         what = _what(driver, trial.name, kind, version)
                         done(
@@ -151,7 +179,9 @@ def _mend(proxy: Proxy) -> None:
 
 def table(results: Sequence[dict[str, Any]]) -> str:
     """Who passes what, in Markdown: a row for each client, a column for each trial."""
-    trials = list(dict.fromkeys(each["trial"] for each in results))
+    names = [trial.name for trial in TRIALS] + [goal.name for goal in GOALS]
+    found = dict.fromkeys(each["trial"] for each in results)
+    trials = sorted(found, key=lambda name: names.index(name) if name in names else 0)
     clients = [each.name for each in DRIVERS if any(r["client"] == each.name for r in results)]
     lines = [f"| client | {' | '.join(trials)} |", f"|---|{'---|' * len(trials)}"]
     for client in clients:
@@ -181,25 +211,23 @@ def _cell(results: Sequence[dict[str, Any]]) -> str:
     return passed
 
 
+def write_page(results: Sequence[dict[str, Any]], page: Path = PAGE) -> None:
+    """Put the table into the docs."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{after}")
+
+
 def run() -> dict[str, Any]:
     """All of it, at full size."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.environ.get("CLIENT_CONFORMANCE_STATE") or str(Path(folder) / "state.jsonl")
         state = State(Path(path))
-        run_all(state, BROKERS, DRIVERS, ALL_CHANGES, MEASURED_SAMPLES)
+        for version in BROKERS:
+            run_trials(state, version, DRIVERS, TRIALS)
+        run_goals(state, BROKERS[0], DRIVERS, MEASURED_SAMPLES)
     failures = [each for each in state.results if each["failures"]]
     return {"results": state.results, "table": table(state.results), "met": not failures}
-
-
-def run_all(
-    state: State, brokers: Sequence[str], drivers: Sequence[Driver], count: int, samples: int
-) -> None:
-    """Trials on every broker, then goals on the first."""
-    logging.getLogger("pika").setLevel(logging.CRITICAL)
-    for version in brokers:
-        run_trials(state, version, drivers, (changes(count), *OTHERS))
-    if samples:
-        run_goals(state, brokers[0], drivers, samples)
 
 
 def main() -> int:
@@ -209,20 +237,31 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [driver.name for driver in DRIVERS]
+    clients = [driver.name for driver in DRIVERS]
+    others = [trial.name for trial in OTHERS]
     parser.add_argument("--state", type=Path, required=True, help="file of results, to go on with")
-    parser.add_argument("--table", action="store_true", help="print the table of what ran")
-    parser.add_argument("--clients", nargs="+", choices=names, default=names)
+    parser.add_argument("--again", action="store_true", help="do again what failed")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/clients.md")
+    parser.add_argument("--clients", nargs="+", choices=clients, default=clients)
     parser.add_argument("--brokers", nargs="+", default=list(BROKERS))
-    parser.add_argument("--changes", type=int, default=ALL_CHANGES)
+    parser.add_argument("--queues", nargs="+", choices=QUEUES, default=list(QUEUES))
+    parser.add_argument("--trials", nargs="*", choices=others, default=others)
+    parser.add_argument("--changes", type=int, default=ALL_CHANGES, help="0 for no such trial")
     parser.add_argument("--samples", type=int, default=MEASURED_SAMPLES, help="0 for no goals")
-    arguments = parser.parse_args()
-    state = State(arguments.state)
-    if arguments.table:
-        print(table(state.results))
+    given = parser.parse_args()
+    state = State(given.state, given.again)
+    if given.page:
+        write_page(state.results)
         return 0
-    drivers = [driver for driver in DRIVERS if driver.name in arguments.clients]
-    run_all(state, arguments.brokers, drivers, arguments.changes, arguments.samples)
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    drivers = [driver for driver in DRIVERS if driver.name in given.clients]
+    trials = [trial for trial in OTHERS if trial.name in given.trials]
+    if given.changes:
+        trials.insert(0, changes(given.changes))
+    for version in given.brokers if trials else []:
+        run_trials(state, version, drivers, trials, given.queues)
+    if given.samples:
+        run_goals(state, given.brokers[0], drivers, given.samples)
     return int(any(each["failures"] for each in state.results))
 
 

@@ -2,7 +2,8 @@
 
 A controller moves the prefetch of each consumer at random at every sample. One trial is one fault;
 its result is appended to a state file at once, and a campaign that is started again with that
-file goes on where it stopped. From the command line::
+file goes on where it stopped. Several may share a file, each with faults or brokers of its own.
+From the command line::
 
     python -m benchmarks.fault_campaign --state campaign.jsonl    # run what is missing
     python -m benchmarks.fault_campaign --state campaign.jsonl --table    # for the docs
@@ -18,6 +19,7 @@ import json
 import logging
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +28,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -46,6 +49,8 @@ BROKERS = (INSTALLED, *VERSIONS)
 QUEUES: tuple[QueueKind, ...] = ("classic", "quorum")
 TRIALS, TRIALS_WITH_RESTART = 100, 20
 """Of each fault, across brokers and kinds of queues."""
+
+ROOT = Path(__file__).parents[1]
 
 CLIENTS: tuple[Client, ...] = get_args(Client)
 
@@ -112,8 +117,8 @@ class Campaign:
     def add(self, result: dict[str, Any]) -> None:
         """Append one result, so that it stays whatever happens next."""
         self.results.append(result)
-        with self._state.open("a") as file:
-            file.write(json.dumps(result) + "\n")
+        with self._state.open("ab", buffering=0) as file:
+            file.write(json.dumps(result).encode() + b"\n")  # in one call: others may write too
 
 
 def _wanted(cell: Cell, share: int) -> int:
@@ -174,6 +179,7 @@ def one(cell: Cell, number: int, bed: Bed) -> dict[str, Any]:
     start = time.monotonic()
     version = ".".join(map(str, bed.broker.version))
     result = cell._asdict() | {"version": version, "client": client, "seed": number}
+    result["commit"] = commit()
     try:
         outcome = run_trial(
             fault, bed.broker, bed.proxy, cell.queue, client, number, cluster=bed.cluster
@@ -191,6 +197,13 @@ def one(cell: Cell, number: int, bed: Bed) -> dict[str, Any]:
             # For whoever has to find out why.
             result["record"] = outcome.record
     return result | {"seconds": time.monotonic() - start}
+
+
+@cache
+def commit() -> str:
+    """The version of the code that the trials of this process run."""
+    words = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
 def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -237,6 +250,9 @@ def table(results: Sequence[dict[str, Any]]) -> str:
     cells = Counter((each["version"], each["queue"], each["client"]) for each in results)
     lines += ["", "| RabbitMQ | queue | client | runs |", "|---|---|---|---|"]
     lines += [f"| {' | '.join(cell)} | {count} |" for cell, count in sorted(cells.items())]
+    commits = Counter(each["commit"] for each in results)
+    lines += ["", "Trials by version of the code: "]
+    lines[-1] += ", ".join(f"{count} of {name}" for name, count in commits.items()) + "."
     return "\n".join(lines)
 
 

@@ -94,7 +94,7 @@ def bound(found: Mapping[str, Any]) -> list[str]:
                 f" ({run['most_started'][stretch]})"
                 for stretch in run["most_allowed"]
             ),
-            f"{100 * run['share_of_bound_and_capacity']:.1f}",
+            f"{100 * run['share_of_bound_and_capacity']:.1f} ({100 * run['share_of_bound']:.1f})",
             f"{run['waiting_mean']:.2f}",
         ]
         for run in found.values()
@@ -102,11 +102,13 @@ def bound(found: Mapping[str, Any]) -> list[str]:
     if not rows:
         return []
     stretches = [f"most in {stretch} s" for stretch in next(iter(found.values()))["most_allowed"]]
-    columns = ["run", *stretches, "% of bound and capacity", "waiting"]
+    columns = ["run", *stretches, "% of bound and capacity (of the bound)", "waiting"]
     return [
         "A ceiling of 400/s through 11 ms, while the network stalls for 0.3 s every 15 s and its "
         "round trip changes to 4.7 times, half and back, every 5 minutes. Most hand-overs by the "
-        "core's clock, what is allowed, and in brackets the most starts by the handler's clock:",
+        "core's clock, what is allowed, and in brackets the most starts by the handler's clock. "
+        "While the network stands still the capacity is nothing; in brackets is the share of the "
+        "bound with that time in it:",
         table(columns, rows),
     ]
 

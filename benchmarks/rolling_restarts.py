@@ -37,7 +37,8 @@ GROW_EVERY = 5
 """Messages after which a wrapped consumer takes the next step."""
 HANDLED_BETWEEN = 40
 """Messages that a consumer handles after its start before the next restart."""
-MESSAGES = 8_000
+BACKLOG = 1_000
+"""Messages that wait at every restart; as many are published at once where fewer do."""
 
 How = Literal["bare", "wrapped"]
 
@@ -60,6 +61,7 @@ class Replica:
 
     def __init__(self, broker: Broker, queue: str, how: How, handled: Handled) -> None:
         self.count = 0
+        self._stopping = False
         self._handled = handled
         self._connection = pika.BlockingConnection(broker.parameters)
         self._channel = self._connection.channel()
@@ -79,6 +81,8 @@ class Replica:
         if self.count % GROW_EVERY == 0 and (prefetch := next(self._steps, None)) is not None:
             channel.adaptive_consumers[self._tag].prefetch = prefetch
         channel.basic_ack(method.delivery_tag)
+        if self._stopping:
+            channel.stop_consuming()
 
     def _run(self) -> None:
         self._channel.start_consuming()
@@ -89,7 +93,9 @@ class Replica:
         wait_until(lambda: self.count >= handled, f"a consumer has handled {handled} messages")
 
     def stop(self) -> None:
-        """Stop consuming, close the connection and wait for both."""
+        """Stop consuming after the message at hand, close the connection and wait for both."""
+        self._stopping = True
+        # For one that has no message. While messages keep coming, pika calls no callbacks.
         self._connection.add_callback_threadsafe(self._channel.stop_consuming)
         self._thread.join()
 
@@ -126,16 +132,19 @@ def count(broker: Broker, queue: str) -> int:
 def restart_all(broker: Broker, how: How, restarts: int) -> dict[str, Any]:
     """One run: restart the consumers in turn, then handle what is left."""
     handled = Handled()
+    published = 0
     with limited_queue(broker) as (queue, dropped):
-        fill(broker.parameters, queue, MESSAGES)
         replicas = [Replica(broker, queue, how, handled) for _ in range(REPLICAS)]
         for number in itertools.islice(itertools.cycle(range(REPLICAS)), restarts):
+            if count(broker, queue) < BACKLOG:
+                fill(broker.parameters, queue, BACKLOG, first=published)
+                published += BACKLOG
             replicas[number].wait(HANDLED_BETWEEN)
             replicas[number].stop()
             replicas[number] = Replica(broker, queue, how, handled)
         at_last_restart = len(handled.numbers)
         wait_until(
-            lambda: len(set(handled.numbers)) + count(broker, dropped) == MESSAGES,
+            lambda: len(set(handled.numbers)) + count(broker, dropped) == published,
             "every message is handled or dropped",
             pause=0.5,
         )
@@ -144,6 +153,7 @@ def restart_all(broker: Broker, how: How, restarts: int) -> dict[str, Any]:
         lost = count(broker, dropped)
     return {
         "handled_until_last_restart": at_last_restart,
+        "published": published,
         "dropped": lost,
         "handled_twice": len(handled.numbers) - len(set(handled.numbers)),
         "mean_returns": statistics.fmean(handled.returns),
@@ -164,7 +174,7 @@ def run() -> dict[str, Any]:
     def each(how: How, figure: str) -> list[float]:
         return [result[figure] for result in results[how]]
 
-    means = {how: spread(each(how, "mean_returns")) for how in ways}
+    means = {how: statistics.fmean(each(how, "mean_returns")) for how in ways}
     most = {how: max(each(how, "most_returns")) for how in ways}
     return {
         "peer": "bare pika, prefetch 20",
@@ -173,9 +183,10 @@ def run() -> dict[str, Any]:
         "dropped": {how: sum(each(how, "dropped")) for how in ways},
         "handled_twice": {how: sum(each(how, "handled_twice")) for how in ways},
         "mean_returns": means,
+        "mean_returns_by_run": {how: spread(each(how, "mean_returns")) for how in ways},
         "most_returns": most,
         "each": results,
         "met": not any(each("wrapped", "dropped"))
-        and means["wrapped"]["median"] <= means["bare"]["median"]
+        and means["wrapped"] <= means["bare"]
         and most["wrapped"] <= most["bare"] + 1,
     }

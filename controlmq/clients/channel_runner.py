@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -59,6 +61,8 @@ class Runner:
         self._timer_at = math.inf
         self._thread = get_ident()
         """The thread that the connection was last seen to be driven by."""
+        self._process = os.getpid()
+        """The process that it was last seen to be driven by."""
         self._carrying_out = False
         self._sampling = False
 
@@ -85,7 +89,8 @@ class Runner:
                 now = clock()
             if consumer.cancelled:
                 core.came_too_late(method.delivery_tag)
-                return self.send_acks(now)
+                # A step of the loop may also have closed the channel, which gives everything back.
+                return None if self.stopped else self.send_acks(now)
             lane = lanes[method.consumer_tag]
             if method.redelivered:
                 core.redelivered(consumer)
@@ -152,6 +157,20 @@ class Runner:
         elif core.wake_at < self._timer_at - TIMER_SLACK_SECONDS:
             self._set_timer(now)
 
+    def acknowledge_together(self, tags: deque[int]) -> None:
+        """The user acknowledged these, which are taken out, each by itself and all at this moment.
+
+        Other threads may add to them meanwhile.
+        """
+        now = clock()
+        while tags:
+            self.core.acknowledged(tags.popleft(), False, now)
+        self.send_acks(now)
+        if now >= self.core.wake_at:
+            self.wake(now)
+        else:
+            self._set_timer(now)
+
     def acknowledge_at_once(self, tag: int) -> None:
         """The user acknowledged ``tag`` and has yet to handle it: the ack is not held."""
         now = clock()
@@ -195,9 +214,19 @@ class Runner:
         self.core.give_back_all(now)
         self.send_acks(now)
 
+    def give_back_due(self) -> None:
+        """Put the acks on the wire that have been held for as long as is allowed."""
+        now = clock()
+        self.core.give_back_due(now, now)
+        self.send_acks(now)
+
     def give_back_in_time(self) -> None:
-        """Put all held acks on the wire: an exception leaves us, and perhaps ends the process."""
-        if not self.stopped:
+        """Put all held acks on the wire: an exception leaves us, and perhaps ends the process.
+
+        Not if that is a child of the one that consumes, forked inside a callback: the acks are
+        the parent's to send, and a second one of the same message closes the channel.
+        """
+        if not self.stopped and os.getpid() == self._process:
             with suppress(Exception):  # the one that leaves us says more
                 self.give_back_all()
                 self._adapter.write_now()
@@ -353,7 +382,7 @@ class Runner:
         core = self.core
         if self.stopped:
             return
-        self._thread = get_ident()
+        self._thread, self._process = get_ident(), os.getpid()
         for _ in range(MOST_CHANGES_AT_ONCE):
             core.wake(now)
             if core.listening:

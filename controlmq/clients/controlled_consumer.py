@@ -27,6 +27,10 @@ from controlmq.observe.registry import registry
 
 log = logging.getLogger("controlmq")
 
+LANES_IN_VAIN = 2
+"""Connections in a row that ended when a further lane was asked for, after which none is asked for.
+One may be a coincidence."""
+
 
 class ControlledConsumer:
     """One adaptive consumer, as the user sees it.
@@ -66,6 +70,8 @@ class ControlledConsumer:
         self._on_step = settings.on_step
         self._on_step_failed = False
         self._upper_limit = UpperLimit()
+        self._lanes_in_vain = 0
+        """Connections in a row that ended when a further lane was asked for."""
         self._limits_given = settings.limits is not None
         self._file: FollowedFile | None = None
         if given is not None and given.file is not None:
@@ -254,6 +260,7 @@ class ControlledConsumer:
 
     def go_on_from(self, last: ControlledConsumer) -> None:
         """Take up the prefetch, the goals and the law with its memory where ``last`` had them."""
+        self._give_up_lanes_in_vain(last)
         self._law, self._limits = last._law, last._limits
         self._file, self._limits_given = last._file, last._limits_given
         if self._off is None:
@@ -261,6 +268,18 @@ class ControlledConsumer:
             self.prefetch = last.prefetch
         if self.adapts:
             self.goals = last.goals
+
+    def _give_up_lanes_in_vain(self, last: ControlledConsumer) -> None:
+        """Keep to one subscription where each further one ended the connection.
+
+        AMQP has no other answer to a consumer that is not allowed. Every growth of the window would
+        end like that, and messages would come again until their queue drops them.
+        """
+        self._lanes_in_vain = last._lanes_in_vain
+        if self._lanes_in_vain < LANES_IN_VAIN:
+            self._lanes_in_vain = last._lanes_in_vain + 1 if last.plant.lane_in_vain else 0
+        if self._lanes_in_vain >= LANES_IN_VAIN:
+            self.plant.be_single("the broker ends the connection when a further consumer is added")
 
     def end_control(self) -> None:
         """Turn nothing any more: no controller, no recording, no ``on_step``."""

@@ -43,6 +43,10 @@ BURST_SECONDS = 0.05
 """Seconds whose tokens a bucket keeps, unless another burst is given: timers are late by some
 milliseconds, and what that costs is made up for."""
 
+LEAST_OPENING_BURST = 2.0
+"""Messages. The bucket of the acks that open slots keeps at least this burst, so that a late timer
+costs nothing there. What comes early for that waits in the gate, which keeps the bound."""
+
 SHARE_EARLY_MESSAGES = 2
 """Messages that may come early to a consumer with a share: so many slots may open late at once."""
 
@@ -166,10 +170,11 @@ class Consumer:
             window.bucket = gate.bucket = None
         else:
             burst = max(1.0, BURST_SECONDS * rate) if burst is None else burst
+            opening_burst = max(burst, LEAST_OPENING_BURST)
             if window.bucket is None or gate.bucket is None:
-                window.bucket, gate.bucket = Bucket(rate, burst), Bucket(rate, burst)
+                window.bucket, gate.bucket = Bucket(rate, opening_burst), Bucket(rate, burst)
             else:
-                window.bucket.change(rate, burst, self.now)
+                window.bucket.change(rate, opening_burst, self.now)
                 gate.bucket.change(rate, burst, self.now)
         self._space()
 
@@ -296,9 +301,16 @@ class Consumer:
             return lane
         return None
 
+    @property
+    def lane_in_vain(self) -> bool:
+        """Whether it has asked for a further lane that the broker has refused or not answered."""
+        lane = self.pending
+        unanswered = lane is not None and not (lane.retiring or lane.cancelled)
+        return self.lanes_asked > 1 and (unanswered or self.lanes_refused > 0)
+
     def be_single(self, why: str) -> None:
         """Keep to one subscription from now on."""
-        if self.kind == "auto":
+        if self.kind != "single":
             most = self.window.lanes[0].size if self.window.lanes else 0
             self._notice(
                 f"{why}, so the prefetch stays at most {most}; wrap with window='single' and "
@@ -312,6 +324,7 @@ class Consumer:
         """Stay at ``prefetch``, or at the slots there are, from now on."""
         self.controlled = False
         self.pace(None)
+        self.plan.exact = True
         self.plan.linger = 0.0
         self.limits = None
         self.actuate(prefetch or self.window.granted)
@@ -319,6 +332,7 @@ class Consumer:
     def unfix(self) -> None:
         """Move with a controller again, after :meth:`fix`; a bound has to be set again."""
         self.controlled = True
+        self.plan.exact = False
         self.plan.linger = LINGER_INTERVALS * self.interval
 
     @property

@@ -32,6 +32,10 @@ class Ledger:
         self.whole: bool | None = None
         """Whether every tag of the channel is in these books: not if messages were out when
         the channel was wrapped. None before the first message."""
+        self.ordered = True
+        """Whether no message is missing whose tag is lower than one in these books. One is where
+        the messages of another consumer were handed over first, or where an interrupt came before
+        it could be handed over. No frame may stand for several then."""
 
     def saw(self, tag: int) -> None:
         """Note a delivery or fetch; the first one tells whether the channel was new."""
@@ -43,8 +47,12 @@ class Ledger:
 
     def hand_over(self, tag: int) -> None:
         """The user gets a message that was gated."""
+        self.enter(tag, self.gated.pop(tag))
+
+    def enter(self, tag: int, lane: Lane) -> None:
+        """The user gets a message, perhaps after one with a higher tag."""
         later = bool(self.unacked) and next(reversed(self.unacked)) > tag
-        self.unacked[tag] = self.gated.pop(tag)
+        self.unacked[tag] = lane
         if later:  # of another consumer
             ascending = sorted(self.unacked.items())
             self.unacked.clear()
@@ -53,11 +61,7 @@ class Ledger:
     def covers_unseen(self, tag: int) -> bool:
         """Whether a frame for everything up to ``tag`` would include what the user has not got."""
         unseen = (*self.gated, *self.unwanted)
-        return bool(unseen) and (tag == 0 or min(unseen) <= tag)
-
-    def has(self, tag: int, multiple: bool) -> bool:
-        """Whether ``tag``, or any tag up to it, is in these books."""
-        return bool(self.up_to(tag) or self.fetched_up_to(tag)) if multiple else tag in self
+        return not self.ordered or (bool(unseen) and (tag == 0 or min(unseen) <= tag))
 
     def up_to(self, tag: int) -> list[int]:
         """Unacknowledged tags of lanes up to ``tag``; 0 stands for all, as in AMQP."""
@@ -81,7 +85,7 @@ class Ledger:
         one frame with ``multiple=True``.
         """
         tags.sort()
-        if not self.whole:
+        if not (self.whole and self.ordered):
             # A frame for several would also acknowledge messages that are not in our books.
             return [Ack(tag, False) for tag in tags]
         beyond = tags[-1] + 1

@@ -29,6 +29,13 @@ turnarounds, because openings that are left out are felt only after one."""
 CUSHION_MESSAGES = 1
 """Messages that may wait all the time: one is there when a token is."""
 
+MADE_UP_BURST = 2.0
+"""Messages. A bucket with this burst makes up for late timers by itself."""
+
+LATENESS_STEP_SECONDS = 0.0001
+"""Seconds by which timers are taken to be later after a message that was handed over late: one
+that waited for a busy handler says little about timers."""
+
 
 class Arrived(NamedTuple):
     """A message that waits: its tag, its lane, since when (seconds), and the client's own."""
@@ -55,11 +62,21 @@ class Gate:
         self._least = math.inf
         """The fewest messages that waited since ``_least_from``."""
         self._least_from = -math.inf
+        self._lateness = 0.0
+        """Seconds by which timers are late at least, lately."""
+        self._asked_early = True
+        """Whether the first message was not asked for too early, so that it may be again."""
 
     @property
-    def ready_at(self) -> float:
-        """When the first message may be handed over, in seconds; infinite if none waits."""
-        return self.opens_at if self.waiting else math.inf
+    def ask_at(self) -> float:
+        """When to ask for the first message, in seconds; infinite if none waits.
+
+        Timers are late, so this is a little before the gate opens. With a small burst, what they
+        are late by would be lost with every token.
+        """
+        if not self.waiting:
+            return math.inf
+        return self.opens_at - self._lateness if self._asked_early else self.opens_at
 
     @property
     def opens_at(self) -> float:
@@ -78,11 +95,28 @@ class Gate:
 
     def take(self, now: float) -> Arrived | None:
         """The next message to hand over, which is counted; None if none may go now."""
-        if not self.waiting or not self.is_open(now):
+        if not self.waiting:
             return None
+        self._learn_lateness(now)
+        if not self.is_open(now):
+            return None
+        self._asked_early = True
         arrived = self.waiting.popleft()
         self.count(arrived.since, now)
         return arrived
+
+    def _learn_lateness(self, now: float) -> None:
+        """Compare the present with the time at which the first message was to be asked for."""
+        if self.bucket is None or self.bucket.burst >= MADE_UP_BURST:
+            self._lateness = 0.0
+            return
+        opens_at = self.opens_at
+        asked_at = opens_at - self._lateness
+        if now < asked_at or not self._asked_early:
+            return
+        if self.waiting[0].since < asked_at:
+            self._lateness = min(now - asked_at, self._lateness + LATENESS_STEP_SECONDS)
+        self._asked_early = now >= opens_at
 
     def count(self, since: float, now: float) -> None:
         """Take the token of a message that waited since then and is handed over now."""

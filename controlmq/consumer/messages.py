@@ -35,7 +35,7 @@ class Messages:
         """Consumers that are cancelled and still have a lane."""
         self.wake_at = math.inf
         self.hand_over_at = math.inf
-        """When a message that is here may be handed over: :meth:`hand_over` then."""
+        """When to ask :meth:`hand_over` for a message that is here."""
         self.ledger = Ledger()
         self.outbox: list[int] = []
         """Tags whose acks have been released and not been taken yet."""
@@ -67,7 +67,10 @@ class Messages:
 
     def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
         """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
-        self.ledger.unacked[tag] = lane
+        if self.ledger.ordered:
+            self.ledger.unacked[tag] = lane
+        else:
+            self.ledger.enter(tag, lane)
         if lane.waiting:
             lane.waiting -= 1
         else:
@@ -80,7 +83,7 @@ class Messages:
         if lane.retiring and lane.received - lane.settled == lane.size:
             self._attend_by(consumer, now)
         if self.repeated_call > LONG_CALL_SHARE * window.max_hold:
-            self._give_back_due(now)
+            self.give_back_due(now + self.repeated_call, now)
 
     def arrived(self, lane: Lane, tag: int, now: float, message: Any) -> None:
         """A message of ``lane`` is here, and waits for :meth:`hand_over`, which returns it."""
@@ -97,7 +100,7 @@ class Messages:
             window.wake(now)
         if lane.retiring and lane.received - lane.settled == lane.size:
             self._attend_by(consumer, now)
-        self.hand_over_at = min(self.hand_over_at, consumer.gate.ready_at)
+        self.hand_over_at = min(self.hand_over_at, consumer.gate.ask_at)
 
     def hand_over(self, consumer: Consumer, now: float) -> Any:
         """The next message to hand over to the user now, which counts as delivered; or None."""
@@ -113,11 +116,11 @@ class Messages:
             if surplus:
                 window.bucket.take(now, surplus)
         if self.repeated_call > LONG_CALL_SHARE * window.max_hold:
-            self._give_back_due(now)
+            self.give_back_due(now + self.repeated_call, now)
         return arrived.message
 
     def _find_hand_over_at(self) -> None:
-        gates = (each.gate.ready_at for each in self.consumers.values())
+        gates = (each.gate.ask_at for each in self.consumers.values())
         self.hand_over_at = min(gates, default=math.inf)
 
     def redelivered(self, consumer: Consumer) -> None:
@@ -129,7 +132,7 @@ class Messages:
         consumer.gate.count(consumer.sensors.active_at, now)
         consumer.sensors.calling(now)
         if self.repeated_call > LONG_CALL_SHARE * consumer.window.max_hold:
-            self._give_back_due(now)
+            self.give_back_due(now + self.repeated_call, now)
 
     def first_message(self, lane: Lane, tag: int, headers: dict[str, Any]) -> None:
         """A consumer's first message, which tells what kind of queue it has."""
@@ -344,9 +347,8 @@ class Messages:
         consumer.plan.stop_retiring()
         self._send(consumer, consumer.window.drain(now), now)
 
-    def _give_back_due(self, now: float) -> None:
-        """Release the acks whose time would end while the user's code runs."""
-        by = now + self.repeated_call
+    def give_back_due(self, by: float, now: float) -> None:
+        """Release the acks whose time ends by then, because the user's code runs as long."""
         for consumer in self.consumers.values():
             if consumer.window.held:
                 consumer.plan.give_up_by(by)

@@ -12,6 +12,11 @@ SAME_FACTOR = 1.05
 JUDGED_FACTOR = 1.25
 """Factor by which the prefetch must have grown before it is judged what that has brought."""
 
+RESERVE_FACTOR = 1.25
+"""Factor on the prefetch that the rate has followed to, where growth beyond it was in vain. Near
+its limit the rate gains a few percent that samples do not tell from noise, and a few messages too
+many cost less than that."""
+
 LEAST_GAIN = 0.2
 """Share of what growth could bring that it must have brought, or else it was in vain."""
 
@@ -37,8 +42,8 @@ class Growth:
 
     Where broker, network or the client itself is the limit, handlers stay idle however large the
     prefetch is. A growth by a quarter or more that the rate did not follow, by a fifth of it, is
-    taken back to what the rate has followed, and tried again only after a rest, which doubles
-    each time.
+    taken back to what the rate has followed and a quarter more, and tried again only after a rest,
+    which doubles each time.
 
     Handlers that lack little can gain less than the prefetch has grown by: a fifth of what they
     lacked is enough then, and their busy share tells it, which scatters less than the rate.
@@ -49,6 +54,8 @@ class Growth:
         """Samples for which growth is not tried."""
         self._ceiling = math.inf
         self._next_rest = REST_SAMPLES
+        self._reserve = RESERVE_FACTOR
+        """What is still to be added to the prefetch that the rate has followed to."""
         self._prefetch, self._rate, self._busy, self._age = 0.0, 0.0, 1.0, REST_SAMPLES
         """Where the present growth began, and how many samples ago."""
 
@@ -61,6 +68,7 @@ class Growth:
                 self.resting = 0
                 self._ceiling = math.inf if changed else TRIED_FACTOR * sample.prefetch
                 self._begin(sample, sample.prefetch)
+                self._reserve = RESERVE_FACTOR if changed else 1.0
         else:
             self._judge(sample, asked)
         return min(asked, self._ceiling)
@@ -78,9 +86,10 @@ class Growth:
             self._ceiling = math.inf
             self._begin(sample, sample.prefetch)
             self._next_rest = REST_SAMPLES
+            self._reserve = RESERVE_FACTOR
         elif asked > sample.prefetch and sample.busy < 1 - IDLE_SHARE:
             # As far as the rate has followed, the growth was right.
-            self._ceiling = self._prefetch * max(sample.rate / self._rate, 1.0)
+            self._ceiling = self._reserve * self._prefetch * max(sample.rate / self._rate, 1.0)
             self.resting = self._next_rest
             self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
 

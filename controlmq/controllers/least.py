@@ -12,9 +12,17 @@ from controlmq.loop import Sample
 IDLE_SHARE = 0.01
 """Share of their time that handlers may lack a message: what the least prefetch may cost."""
 
+IDLE_SHARE_BELOW_RATE = 0.003
+"""The same where a bucket allows more than handlers can do: what it allows or they can do is to be
+reached within 1 %, also where the share scatters."""
+
 UNUSED_SHARE = 0.1
 """Share of the tokens of a bucket that may find no ack waiting. The bucket keeps them for the acks
 that come a little later, so that they are not lost."""
+
+GATED_MESSAGES = 1.5
+"""Messages that may wait for the bucket, in the mean: where more do, handlers that are idle wait
+for tokens and not for messages."""
 
 SMALLEST_STEP, LARGEST_STEP = 0.005, 0.08
 """Shares by which the margin moves in a sample, per relative deviation from the share allowed. A
@@ -51,7 +59,8 @@ class LeastPrefetch:
     Where a bucket keeps the consumer to a ``rate`` (messages/second), handlers are idle because
     of it, and no more is asked for than that rate needs, with one slot more for the ack that waits
     for its token. What counts then are tokens that found no ack waiting, as far as handlers had
-    time for them; without ``capped`` even if they had none.
+    time for them (0.3 % of it may be idle); without ``capped`` even if they had none. The margin
+    does not grow while messages wait for their tokens, and shrinks where too many do.
 
     While something else keeps the prefetch lower than this law asks for, the margin does not
     grow.
@@ -100,7 +109,11 @@ class LeastPrefetch:
     def _adjust_margin(self, sample: Sample) -> None:
         deviation = min(sample.unused / UNUSED_SHARE - 1, LARGEST_DEVIATION)
         if self.capped:
-            deviation = min(deviation, (1 - sample.busy) / IDLE_SHARE - 1)
+            allowed = IDLE_SHARE if self.rate is None else IDLE_SHARE_BELOW_RATE
+            deviation = min(deviation, (1 - sample.busy) / allowed - 1)
+        lacking = LARGEST_DEVIATION * (1 - sample.gated / GATED_MESSAGES)
+        # After a stall of the network many wait at once, which says little about the margin.
+        deviation = max(min(deviation, lacking), -1.0)
         if deviation > 0 and (sample.prefetch < self._asked or self._growth.resting):
             return
         trust = math.sqrt(min(1.0, sample.arrivals / MESSAGES_FOR_A_STEP))

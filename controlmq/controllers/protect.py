@@ -16,6 +16,13 @@ EXPONENT = 0.5
 LARGEST_GROWTH, LARGEST_CUT = 1.1, 0.7
 """Factors by which the prefetch changes at most in a sample."""
 
+UNTOUCHED_FACTOR, UNTOUCHED_GROWTH = 1.1, 1.5
+"""Factor on its floor up to which the handler time shows no congestion at all, and the factor by
+which the prefetch grows then: in steps of a tenth, a start from 1 would take half a minute."""
+
+TELLING_HANDLER_TIMES = 10.0
+"""Handler times that a sample must be long for that: it shows what its own prefetch does."""
+
 SMOOTHING_MESSAGES = 200.0
 """Arrivals over which the handler time is smoothed: a sample with as many counts one half."""
 
@@ -35,7 +42,8 @@ class Protect:
 
     As long as the handler time is at most half above its floor, the prefetch may grow; where it
     is more, messages wait for something behind the handlers, and fewer of them at once lose
-    little. The floor is the lowest handler time, smoothed.
+    little. The floor is the lowest handler time, smoothed. At the floor nothing waits at all, and
+    the prefetch grows by half with every sample.
 
     Work that has become slower by itself looks the same at first. But then taking less does not
     help: once there are 30 % fewer messages at work and their time has hardly fallen, what it
@@ -62,6 +70,9 @@ class Protect:
         self._judge(sample.handlers * sample.busy)
         factor = (TOLERATED_FACTOR * self.floor / self._smoothed) ** EXPONENT
         factor = min(max(factor, LARGEST_CUT), LARGEST_GROWTH)
+        untouched = self._smoothed <= UNTOUCHED_FACTOR * self.floor
+        if untouched and sample.interval >= TELLING_HANDLER_TIMES * self._smoothed:
+            factor = UNTOUCHED_GROWTH
         return self.limits.clamp(sample.prefetch * factor)
 
     def _judge(self, at_work: float) -> None:

@@ -2,7 +2,7 @@
 
 The same law as :mod:`controlmq.consumer.bucket` and :mod:`controlmq.consumer.gate`. A bucket is the
 instant at which it is full again, and each token moves that on by ``1 / pace``; a token is there
-from ``early`` seconds before, which are the burst.
+from ``early`` seconds before, which are the burst. That of the openings is at least 2.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from __future__ import annotations
 from simulator.engine.compiled import compiled
 from simulator.engine.simulation_state import SimulationState
 
-# The values of controlmq.consumer.gate: a test compares them.
+# The values of controlmq.consumer.gate and .consumer: a test compares them.
 STANDING_AFTER_SECONDS = 0.1
 CUSHION_MESSAGES = 1
+LEAST_OPENING_BURST = 2.0
+
+ROUNDING_SECONDS = 1e-9
+"""Seconds by which a start that was set for the instant of its token may be off."""
 
 
 @compiled
@@ -23,15 +27,23 @@ def opens_at(state: SimulationState, consumer: int) -> float:
     if client.spacing > 0.0:
         due = client.next_release
     if client.pace > 0.0:
-        due = max(due, client.openings_full_at - client.early)
+        due = max(due, client.openings_full_at - _openings_early(state, consumer))
     return due
+
+
+@compiled
+def _openings_early(state: SimulationState, consumer: int) -> float:
+    """Seconds by which the token of an opening is there before its bucket is full."""
+    client = state.consumers[consumer]
+    early: float = max(client.early, (LEAST_OPENING_BURST - 1.0) / client.pace)
+    return early
 
 
 @compiled
 def count_opening(state: SimulationState, consumer: int, given: float, now: float) -> None:
     """Take the token of an ack that opens a slot now and was given by its handler then."""
     client = state.consumers[consumer]
-    if client.openings_full_at - client.early > given:
+    if client.openings_full_at - _openings_early(state, consumer) > given:
         client.openings_awaited += 1
     client.openings_full_at = max(client.openings_full_at, now) + 1.0 / client.pace
 
@@ -49,9 +61,11 @@ def count_start(
 ) -> None:
     """Take the token of a message that came then and starts now; ``waiting`` more are here."""
     client = state.consumers[consumer]
-    if client.starts_full_at - client.early > since:
+    token_at = client.starts_full_at - client.early
+    if token_at > since:
         client.starts_awaited += 1
-        client.gated_time += now - since
+        if now <= token_at + ROUNDING_SECONDS:  # else it waited for its handler
+            client.gated_time += now - since
         client.least_waiting = min(client.least_waiting, waiting)
     else:
         client.least_waiting = 0

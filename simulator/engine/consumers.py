@@ -58,7 +58,8 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
         if handler < client.last_handler:
             worker.next = client.idle
             client.idle = handler
-        await_token(state, worker.consumer, now)
+        if buffer.length > 0:
+            await_token(state, worker.consumer, now)
         return
     message = take_first(state, client.buffer_line)
     row = state.pool[message]
@@ -66,7 +67,8 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
     client.buffer_time += now - row.since
     if client.pace > 0.0:
         count_start(state, worker.consumer, buffer.length, row.since, now)
-    await_token(state, worker.consumer, now)
+    if buffer.length > 0 and client.idle != NONE:  # asked here, to spare most messages the call
+        await_token(state, worker.consumer, now)
     note_latency(state, message, now)
     worker.message = message
     worker.work = draw(state, client.work)
@@ -79,19 +81,21 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
         ask(state, handler, now)
 
 
-@compiled
+@called
 def await_token(state: SimulationState, consumer: int, now: float) -> None:
-    """Set the timer for the next start, if a handler is idle although messages wait."""
+    """Set the timer of the first idle handler, if there is one although messages wait."""
     client = state.consumers[consumer]
     if client.idle != NONE and state.lines[client.buffer_line].length > 0:
-        set_timer(state, client.start_slot, max(now, starts_at(state, consumer)))
+        slot = state.handlers[client.idle].slot
+        set_timer(state, slot, max(now, starts_at(state, consumer)))
 
 
 @called
-def start_next(state: SimulationState, consumer: int) -> int:
-    """The idle handler that may start on a message that has waited for a token, or NONE."""
-    client = state.consumers[consumer]
-    set_timer(state, client.start_slot, NEVER)
+def start_next(state: SimulationState, waiting: int) -> int:
+    """The handler that may start now that one has waited for a token; NONE without a message."""
+    worker = state.handlers[waiting]
+    client = state.consumers[worker.consumer]
+    set_timer(state, worker.slot, NEVER)
     handler = client.idle
     if handler == NONE or state.lines[client.buffer_line].length == 0:
         return NONE
@@ -247,7 +251,7 @@ def crash(state: SimulationState, consumer: int, now: float) -> None:
         if worker.message != NONE:
             lose(state, consumer, worker.message)
             client.busy_time -= when(state, worker.slot) - now
-            set_timer(state, worker.slot, NEVER)
+        set_timer(state, worker.slot, NEVER)
         worker.message = NONE
         worker.next = NONE
         if handler < client.last_handler:

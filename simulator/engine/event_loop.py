@@ -53,6 +53,25 @@ def at_broker(state: SimulationState, now: float) -> tuple[int, int]:
 
 
 @compiled
+def attend_broker(state: SimulationState, now: float) -> bool:
+    """Let a broker whose work takes time or room do what it can now; whether there was any."""
+    clock = state.clock[0]
+    if clock.first_process != NONE and clock.idle_cores > 0:
+        begin(state, now)
+    elif clock.alarm and clock.bytes <= clock.memory_limit:
+        publishers.end_alarm(state, now)
+    elif (
+        clock.disk
+        and state.lines[clock.disk_line].length > 0
+        and state.lines[clock.disk_batch].length == 0
+    ):
+        disk.start_disk(state, now)
+    else:
+        return False
+    return True
+
+
+@compiled
 def dispatch(state: SimulationState, consumer: int, queue_index: int, now: float) -> None:
     """Refresh a window that has changed, then deliver messages to consumers with room."""
     if consumer != NONE:
@@ -115,18 +134,21 @@ def _build(stamp: int) -> Callable[[SimulationState, float], int]:
         clock = state.clock[0]
         if stamp == 0:  # makes the stamp of the sources part of the cache's key
             return FULL
-        now = clock.now
+        # What every event needs is kept in local variables.
+        now, still, reserve, last = clock.now, clock.still, clock.reserve, clock.consumers
+        limited = clock.cores > 0 or clock.disk or clock.memory_limit < rows.NO_BOUND
         # The last run stopped at this queue because the message pool was full.
         unserved = clock.unserved
         clock.unserved = NONE
-        changing = clock.consumers
+        changing = last
         if clock.changed:
             clock.changed = False
             change_rates(state, now)
             changing = 0
         while True:
-            if state.lines[FREE].length < clock.reserve:
-                clock.changed = clock.changed or changing < clock.consumers
+            if state.lines[FREE].length < reserve:
+                clock.now, clock.still = now, still
+                clock.changed = clock.changed or changing < last
                 clock.unserved = max(clock.unserved, unserved)
                 return FULL
             consumer, queue, serving = NONE, NONE, NONE
@@ -135,28 +157,18 @@ def _build(stamp: int) -> Callable[[SimulationState, float], int]:
                 unserved = NONE
             elif state.lines[AT_BROKER].length > 0:
                 consumer, queue = at_broker(state, now)
-            elif changing < clock.consumers:
+            elif changing < last:
                 consumer = change_consumer(state, changing, now)
                 changing += 1
-            elif clock.first_process != NONE and clock.idle_cores > 0:
-                begin(state, now)
-            elif clock.alarm and clock.bytes <= clock.memory_limit:
-                publishers.end_alarm(state, now)
-            elif (
-                clock.disk
-                and state.lines[clock.disk_line].length > 0
-                and state.lines[clock.disk_batch].length == 0
-            ):
-                disk.start_disk(state, now)
-            else:
+            elif not (limited and attend_broker(state, now)):
                 due = state.timers[ROOT].due
                 if due > end:
                     break
-                clock.still = clock.still + 1 if due == now else 0
-                if clock.still > MOST_EVENTS_AT_ONE_INSTANT:
+                still = still + 1 if due == now else 0
+                if still > MOST_EVENTS_AT_ONE_INSTANT:
+                    clock.now = now
                     return STANDING_STILL
                 now = due
-                clock.now = now
                 slot = state.slots[state.timers[ROOT].slot]
                 entity = slot.entity
                 if slot.event == rows.PUBLISH:
@@ -164,8 +176,11 @@ def _build(stamp: int) -> Callable[[SimulationState, float], int]:
                 elif slot.event == rows.DELIVER:
                     serving = consumers.receive(state, entity, now)
                 elif slot.event == rows.FINISH:
-                    consumers.finish(state, entity, now)
-                    serving = entity
+                    if state.handlers[entity].message == NONE:
+                        serving = consumers.start_next(state, entity)
+                    else:
+                        consumers.finish(state, entity, now)
+                        serving = entity
                 elif slot.event == rows.ACKNOWLEDGE:
                     client = state.consumers[entity]
                     message = leave_link(state, client.up_line, client.up_slot)
@@ -174,8 +189,6 @@ def _build(stamp: int) -> Callable[[SimulationState, float], int]:
                 elif slot.event == rows.RELEASE:
                     window.account(state, entity, now)
                     window.release(state, entity, now)
-                elif slot.event == rows.START:
-                    serving = consumers.start_next(state, entity)
                 elif slot.event == rows.REACH:
                     port = state.ports[entity]
                     reach(state, entity, leave_link(state, port.line, port.slot))
@@ -204,7 +217,7 @@ def _build(stamp: int) -> Callable[[SimulationState, float], int]:
                 consumers.serve(state, serving, now)
             if consumer != NONE or queue != NONE:
                 dispatch(state, consumer, queue, now)
-        clock.now = end
+        clock.now, clock.still = end, still
         return FINISHED
 
     return entry_point(advance)

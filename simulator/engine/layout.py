@@ -136,7 +136,6 @@ class Layout:
         row["held_line"] = self.line()
         row["wanted_prefetch"] = consumer.prefetch
         row["slot_at"] = row["least_since"] = -1.0
-        row["start_slot"] = self.slot(rows.START, index)
         row["listening"] = row["wanted"] = row["up"] = True
         row["crash_slot"] = NONE
         row["first_phase"], row["phases"] = self._phases(consumer.work_schedule)

@@ -82,12 +82,13 @@ def with_room(pool: npt.NDArray[Any], lines: npt.NDArray[Any], rows: int) -> npt
 @compiled
 def append(state: SimulationState, line: int, message: int) -> None:
     """Put a message at the end of a line."""
+    pool = state.pool
     chain = state.lines[line]
-    state.pool[message].next = NONE
+    pool[message].next = NONE
     if chain.length == 0:
         chain.first = message
     else:
-        state.pool[chain.last].next = message
+        pool[chain.last].next = message
     chain.last = message
     chain.length += 1
 
@@ -125,9 +126,10 @@ def insert_by_index(state: SimulationState, line: int, message: int) -> None:
 def put_first(state: SimulationState, line: int, message: int) -> None:
     """Put a message first in a line. For free rows: the row used last is still in the cache."""
     chain = state.lines[line]
-    state.pool[message].next = chain.first
+    row = state.pool[message]
+    row.next = chain.first
     if chain.length == 0:
         chain.last = message
-        state.pool[message].next = NONE
+        row.next = NONE
     chain.first = message
     chain.length += 1

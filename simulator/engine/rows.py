@@ -9,7 +9,7 @@ import numpy as np
     REACH,  # a message that a client sent reaches the broker
     CONFIRM,  # a confirm reaches its publisher
     DELIVER,  # a message reaches its consumer
-    FINISH,  # a handler is done with a message
+    FINISH,  # a handler is done with a message, or may start on one that waited for a token
     ACKNOWLEDGE,  # a consumer's answer reaches the broker
     RELEASE,  # a held acknowledgement may be sent
     EXPIRE,  # a queue's first message expires
@@ -19,8 +19,7 @@ import numpy as np
     WORKED,  # a process of the broker has finished a job
     WRITTEN,  # the disk has finished a write
     APPEAR,  # a visibility timeout ends
-    START,  # a handler may start on a message that has waited for a token
-) = range(15)
+) = range(14)
 """What a timer means when it is due."""
 
 ROUTE, ENTER, SEND, SETTLE, STORED = range(5)
@@ -243,7 +242,6 @@ CONSUMER = np.dtype(
         ("gated_time", np.float64),  # summed over messages that waited for a token
         ("least_since", np.float64),  # since when the next is the fewest, or negative
         ("least_waiting", np.int64),  # messages in the buffer when a handler started
-        ("start_slot", np.int32),
         *_each(np.int32, "first_handler", "handlers", "first_phase"),
         ("work_row", np.int32),  # row of latencies of its handlers' times, where it has a resource
         ("multiple", np.bool_),

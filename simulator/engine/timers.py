@@ -63,11 +63,12 @@ def when(state: SimulationState, slot: int) -> float:
 @compiled
 def set_timer(state: SimulationState, slot: int, due: float) -> None:
     """Make a timer due at ``due`` seconds, or never."""
+    timers = state.timers  # looked up once, not again after every store
     node = state.clock[0].leaves + slot
-    state.timers[node].due = due
+    timers[node].due = due
     node >>= 2
     while node > 0:
-        top = state.timers[node]
+        top = timers[node]
         if due < top.due or (due == top.due and slot <= top.slot):
             top.due = due
             top.slot = slot
@@ -77,15 +78,14 @@ def set_timer(state: SimulationState, slot: int, due: float) -> None:
         else:
             return  # it was not the earliest here, and is not now
     # From here up it was the earliest; now another timer may be.
-    while node > 0 and state.timers[node].slot == slot:
+    while node > 0 and timers[node].slot == slot:
         child = CHILDREN * node
-        left, right = child, child + 2
-        if state.timers[child + 1].due < state.timers[left].due:
-            left = child + 1
-        if state.timers[child + 3].due < state.timers[right].due:
-            right = child + 3
-        if state.timers[right].due < state.timers[left].due:
-            left = right
-        state.timers[node].due = state.timers[left].due
-        state.timers[node].slot = state.timers[left].slot
+        # Minima and sums of comparisons: no processor could predict branches here.
+        a, b = timers[child].due, timers[child + 1].due
+        c, d = timers[child + 2].due, timers[child + 3].due
+        left, right = min(a, b), min(c, d)
+        in_right = right < left
+        first = child + 2 * in_right + ((d < c) if in_right else (b < a))
+        timers[node].due = min(left, right)
+        timers[node].slot = timers[first].slot
         node >>= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ class Client:
         self.timer: Callable[[], None] | None = None
         self.threads: set[int] = set()
         self.waiting: list[Callable[[], None]] = []
+        self.sent: list[Sequence[Any]] = []
 
     def __getattr__(self, name: str) -> Any:
         """Everything else of an adapter does nothing here."""
@@ -33,6 +35,7 @@ class Client:
 
     def send_acks(self, acks: Sequence[Any]) -> None:
         self.threads.add(threading.get_ident())
+        self.sent.append(acks)
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
         self.threads.add(threading.get_ident())
@@ -95,3 +98,16 @@ def test_a_turn_that_is_interrupted_sets_its_timer_again(client: Client) -> None
         timer()
     assert client.timer is not None
     assert consumer.next_sample < math.inf
+
+
+def test_acks_given_together_are_sent_together_however_long_handlers_take(client: Client) -> None:
+    consumer = consumer_of(client)
+    core, (lane,) = client.runner.core, consumer.window.lanes
+    for tag in (1, 2, 3):
+        core.delivered(lane, tag, clock())
+    core.longest_call = 1.0
+    tags = deque([1, 2, 3])
+    client.runner.acknowledge_together(tags)
+    assert len(client.sent) == 1
+    assert not tags
+    assert lane.unacked == 0

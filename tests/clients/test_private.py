@@ -65,6 +65,15 @@ def test_a_connection_that_lacks_one_name_is_refused_where_it_is_used(name: str)
     private.check(blocking(channel))  # has timers of its own
 
 
+@pytest.mark.parametrize("name", private.BLOCKING_CONNECTION_NAMES)
+def test_a_blocking_connection_that_lacks_one_name_is_refused(name: str) -> None:
+    inner = asynchronous()
+    delattr(inner.connection, name)
+    with pytest.raises(ControlmqError, match=refusal(name)):
+        private.check(blocking(inner))
+    private.check(inner)
+
+
 @pytest.mark.parametrize("name", private.MODULE_NAMES)
 def test_a_pika_whose_module_lacks_one_name_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -85,7 +94,8 @@ def asynchronous() -> Any:
     """Something with every name that wrapping needs of an asynchronous channel."""
     channel = SimpleNamespace(**dict.fromkeys(private.ASYNCHRONOUS_NAMES))
     channel.callbacks = SimpleNamespace(_stack={})
-    channel.connection = SimpleNamespace(**dict.fromkeys(private.CONNECTION_NAMES))
+    connection = (*private.CONNECTION_NAMES, *private.BLOCKING_CONNECTION_NAMES)
+    channel.connection = SimpleNamespace(**dict.fromkeys(connection))
     return channel
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pika
@@ -12,6 +12,7 @@ from tests.faults.trial import Bench
 from tests.testbed.publishing import MakeMessage, message_body
 
 PROGRAM = "tests.conformance.program"
+CELERY_PROGRAM = "tests.conformance.celery_program"
 
 
 def plain_message(number: int) -> tuple[bytes, Any]:
@@ -47,6 +48,19 @@ def taskiq_message(number: int) -> tuple[bytes, Any]:
     return json.dumps(body).encode(), pika.BasicProperties(delivery_mode=2, headers=headers)
 
 
+def celery_message(number: int) -> tuple[bytes, Any]:
+    """A message for the task ``handle``, in Celery's second protocol."""
+    body = [[number], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]
+    properties = pika.BasicProperties(
+        delivery_mode=2,
+        content_type="application/json",
+        content_encoding="utf-8",
+        correlation_id=f"m{number}",
+        headers={"lang": "py", "task": "handle", "id": f"m{number}", "retries": 0},
+    )
+    return json.dumps(body).encode(), properties
+
+
 @dataclass(frozen=True)
 class Driver:
     """One client, as a program in a process of its own.
@@ -65,14 +79,36 @@ class Driver:
     knows_handled: bool = False
     handlers: int = 4
     """Messages that it works on at once where handlers are what limits it."""
+    reports_within: float = 0.0
+    """Seconds in which a handler in another process says that it is done: until then it runs, as
+    far as the client knows."""
     says_handlers: bool = True
     """Whether the consumer has to be given that number."""
     further_queues: tuple[str, ...] = ()
     """What the client adds to the name of its queue for others that it declares."""
+    program: str = PROGRAM
+    order: dict[str, Any] = field(default_factory=dict)
+    """What its program needs to know in every trial."""
 
     def bench(self, **further: Any) -> Bench:
         """What a trial needs to know of it."""
-        return Bench(PROGRAM, self.make, {"run": self.run, **further})
+        return Bench(self.program, self.make, {"run": self.run, **self.order, **further})
+
+
+def celery_driver(pool: str, handlers: int = 4, in_order: bool = False) -> Driver:
+    """Celery with one of its pools."""
+    return Driver(
+        f"Celery {pool}",
+        "celery_client:run",
+        celery_message,
+        in_order=in_order,
+        knows_handled=True,
+        handlers=handlers,
+        reports_within=0.5 if pool == "prefork" else 0.0,
+        says_handlers=False,
+        program=CELERY_PROGRAM,
+        order={"pool": pool, "handlers": handlers},
+    )
 
 
 DRIVERS = (
@@ -81,6 +117,11 @@ DRIVERS = (
     Driver("pika asyncio", "pika_clients:run_asyncio", handlers=1),
     Driver("aio-pika callbacks", "aio_pika_clients:run_callbacks", knows_handled=True),
     Driver("aio-pika iterator", "aio_pika_clients:run_iterator", handlers=1, knows_handled=True),
+    celery_driver("prefork"),
+    celery_driver("threads"),
+    celery_driver("gevent"),
+    celery_driver("eventlet"),
+    celery_driver("solo", handlers=1, in_order=True),
     Driver("Dramatiq", "dramatiq_client:run", dramatiq_message, in_order=False, knows_handled=True),
     Driver("FastStream", "faststream_client:run", in_order=False, knows_handled=True),
     Driver("taskiq", "taskiq_client:run", taskiq_message, knows_handled=True),

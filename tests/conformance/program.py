@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import multiprocessing
 import os
 import random
 import signal
@@ -52,6 +53,8 @@ class Program:
         self.queue: str = order["queue"]
         self.handlers: int = order.get("handlers", DEFAULT_HANDLERS)
         """Messages that are worked on at once, where that is for the program to say."""
+        self.pool: str = order.get("pool", "")
+        """What handlers run in, where there is a choice."""
         self.record = Record(order["record"])
         self.running = 0
         """Messages that handlers have."""
@@ -62,9 +65,10 @@ class Program:
         self._supervisor = os.getppid()
         self._fault: str | None = order["fault"]
         self._fault_after: int = order["fault_after"]
-        self._handled = 0
+        # Handlers may run in processes of their own, which are forked from this one.
+        self._handled = multiprocessing.Value("i", 0)
+        self._session = multiprocessing.RawValue("i", 0)
         self._lock = threading.Lock()
-        self._session = 0
         self._open = False
         self._consumer: Consumer | None = None
         self._notes: Path | None = Path(order["notes"]) if "notes" in order else None
@@ -123,16 +127,17 @@ class Program:
     def _begin(self, number: int) -> tuple[int, float]:
         with self._lock:
             self.running += 1
-            self._handled += 1
-            overdue = self._fault == "overdue" and self._handled == self._fault_after
+        with self._handled:
+            self._handled.value += 1
+            overdue = self._fault == "overdue" and self._handled.value == self._fault_after
         self._write("begun", number)
         if overdue:
             self._write("fault")
-            return self._session, OVERDUE_SECONDS
-        return self._session, self._work
+            return self._session.value, OVERDUE_SECONDS
+        return self._session.value, self._work
 
     def _end(self, session: int, number: int, lost: Callable[[], bool]) -> None:
-        late = session != self._session or lost()
+        late = session != self._session.value or lost()
         self._write("late" if late else "handled", number)
         with self._lock:
             self.running -= 1
@@ -183,7 +188,7 @@ class Program:
         def subscribe(plain: Any, runner: Runner, consumer: Consumer) -> None:
             program._consumer = consumer
             program._note_hand_overs(consumer)
-            program._session += 1
+            program._session.value += 1
             plain(runner, consumer)
             program._open = True
             program._write("opened")

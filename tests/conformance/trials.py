@@ -137,7 +137,7 @@ def attempt(
     if driver.in_order:
         failures += out_of_order(outcome.lines)
     if conformance.reconnects and driver.knows_handled:
-        failures += handled_again(outcome)
+        failures += handled_again(outcome, driver.reports_within)
     changed = sum(line.event == "sampled" for line in outcome.lines)
     return Result(outcome.verdict, failures, changed)
 
@@ -159,16 +159,21 @@ def out_of_order(lines: Sequence[Line]) -> list[str]:
     return [f"{late} messages began after a later one"] if late else []
 
 
-def handled_again(outcome: Outcome) -> list[str]:
-    """Whether more was handled twice than was running when connections were lost."""
+def handled_again(outcome: Outcome, reports_within: float) -> list[str]:
+    """Whether more was handled twice than was running when connections were lost.
+
+    A handler runs until it is done and has said so, ``reports_within`` seconds later at most.
+    """
     running, most = 0, 0
+    done: list[float] = []
     for line in outcome.lines:
         if line.event == "begun":
             running += 1
         elif line.event in HANDLED:
             running -= 1
+            done.append(line.time)
         elif line.event == "lost":
-            most += running
+            most += running + sum(time > line.time - reports_within for time in done)
             running = 0
     duplicates = outcome.verdict.duplicates
     if duplicates <= most:

@@ -66,3 +66,21 @@ def test_one_call_that_took_a_minute_does_not_end_holding() -> None:
     core.returned(consumer, 61.0, 121.0)
     core.calling(consumer, 121.0)
     assert consumer.window.held == 0, "the next call will take longer than they may be held"
+
+
+def test_no_frame_stands_for_a_message_that_was_overtaken() -> None:
+    core = Core()
+    lane = subscribed(core)
+    for tag in (1, 4, 5):
+        core.delivered(lane, tag, 1.0)
+        core.first_message(lane, tag, {})
+    core.ledger.ordered = False
+    for tag in (1, 4, 5):
+        core.acknowledged(tag, False, 2.0)
+    assert list(core.take_acks()) == [Ack(tag, False) for tag in (1, 4, 5)]
+    core.delivered(lane, 6, 3.0)
+    for tag in (2, 3):
+        core.delivered(lane, tag, 3.0)
+    core.acknowledged(3, True, 4.0)
+    assert list(core.take_acks()) == [Ack(tag, False) for tag in (2, 3)]
+    assert list(core.ledger.unacked) == [6]

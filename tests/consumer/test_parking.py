@@ -124,3 +124,24 @@ def test_a_prefetch_that_stays_is_met_without_held_acks() -> None:
         tags += channel.fill()
     assert sum(lane.size for lane in channel.lanes) == 2
     assert channel.consumer.window.held == 0
+
+
+def test_a_prefetch_fixed_while_the_queue_is_dry_is_met_without_held_acks() -> None:
+    channel = Channel(8)
+    channel.consumer.plan.filled = False
+    channel.core.fix_one(channel.consumer, 2.0, channel.now)
+    channel.attend()
+    assert channel.lanes_asked == 0, "no lane could be retired"
+    tags = channel.fill()
+    while channel.consumer.window.held < 6:
+        channel.core.acknowledged(tags.pop(0), False, channel.now)
+    channel.consumer.plan.filled = True
+    channel.core.sampled(channel.consumer, channel.now)
+    for _ in range(60):
+        channel.attend()
+        if tags:
+            channel.core.acknowledged(tags.pop(0), False, channel.now)
+        channel.attend()
+        tags += channel.fill()
+    assert sum(lane.size for lane in channel.lanes) == 2
+    assert channel.consumer.window.held == 0

@@ -69,6 +69,8 @@ class PhaseFound:
     """Whether from sample 15 on the throughput was within 3 % of the settled one, both as work
     done: the share of time for which handlers ran. Counts of messages whose work is random scatter
     by more than that within ten samples."""
+    counted_share: float
+    """The same throughput per the settled one in messages, with that scatter in it."""
 
 
 def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
@@ -92,6 +94,7 @@ def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
                 best,
                 waiting,
                 mean_busy(samples[soon]) > (1 - RECOVERED_SHARE) * mean_busy(settled),
+                mean_rate(samples[soon]) / mean_rate(settled),
             )
         )
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pika
@@ -212,6 +213,25 @@ def test_refusing_many_at_once_leaves_what_was_acknowledged_alone(
         channel.basic_ack(tag)
     channel.basic_nack(tags[5], multiple=True, requeue=False)
     channel.basic_ack(0, multiple=True)
+    connection.close()
+    assert_empty(broker, queue_name)
+
+
+def test_refusing_whatever_is_out_leaves_held_acks_alone(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 8)
+    channel = wrap(connection.channel(), prefetch=8)
+    tags: list[int] = []
+    tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
+    process_until(connection, lambda: len(tags) == 8, "all came")
+    consumer = channel.adaptive_consumers[tag]
+    consumer.prefetch = 1
+    for each in tags:
+        channel.basic_ack(each)
+    assert consumer.held == 7
+    channel.basic_nack(0, multiple=True, requeue=True)
+    assert consumer.held == 0
     connection.close()
     assert_empty(broker, queue_name)
 
@@ -464,6 +484,65 @@ def test_the_generator_notices_a_dry_queue(broker: Broker, queue: DeclareQueue) 
             if taken == 200 and len(steps) > last + 6:
                 break
     assert [step.sample.window_limited for step in steps[-5:]] == [False] * 5
+
+
+def test_what_a_consume_loop_in_a_callback_acknowledges_is_its_own(
+    broker: Broker, connection: Any, queue: DeclareQueue
+) -> None:
+    name, other = queue("classic"), queue("classic")
+    fill(broker.parameters, name, 5)
+    fill(broker.parameters, other, 5)
+    channel = wrap(connection.channel(), prefetch=5, window="lanes", interval=60)
+    handled: list[int] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        """Acknowledges all of the other queue while four messages of its own wait in pika."""
+        handled.append(int(body))
+        channel.basic_ack(method.delivery_tag)
+        if len(handled) == 1:
+            broker.management.wait_for_queue(
+                name, lambda view: view.messages_unacknowledged == 4, "the others are out"
+            )
+            taken = 0
+            for got, _, _ in channel.consume(other, inactivity_timeout=0.1):
+                if got is not None:
+                    channel.basic_ack(got.delivery_tag)
+                    taken += 1
+                if taken == 5:
+                    break
+            assert_empty(broker, other)
+            waiting = broker.management.wait_for_queue(name)
+            assert waiting.messages_unacknowledged == 4
+
+    channel.basic_consume(name, on_message)
+    process_until(connection, lambda: len(handled) == 5, "all are handled")
+    assert handled == list(range(5))
+    connection.close()
+    assert_empty(broker, name)
+
+
+def test_a_step_of_the_loop_may_close_the_channel(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 20)
+    channel = connection.channel()
+    pause = threading.Event()
+    handled: list[int] = []
+    wrap(channel, prefetch=5, interval=0.01, on_step=lambda _: handled and channel.close())
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.append(int(body))
+        channel.basic_ack(method.delivery_tag)
+        pause.wait(0.05)  # so that the next message finds that a step is due
+
+    channel.basic_consume(queue_name, on_message)
+    channel.start_consuming()
+    assert handled == [0]
+    # The broker ends a connection that answers a message on a channel which is closed.
+    connection.channel().close()
+    broker.management.wait_for_queue(
+        queue_name, lambda view: view.messages_ready == 19, "the others are back"
+    )
 
 
 def test_a_consume_loop_inside_a_callback_gets_messages(

@@ -15,9 +15,9 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from controlmq.clients.pika.wrap import unwrap, wrap
 from controlmq.errors import InputError
-from tests.live.handled import Handled, assert_empty
+from tests.live.handled import Handled, assert_empty, left_in
 from tests.testbed import Broker
-from tests.testbed.publishing import fill, process_until
+from tests.testbed.publishing import DeclareQueue, fill, process_until
 
 MESSAGES = 60
 
@@ -230,6 +230,29 @@ def test_a_refusal_bound_before_wrapping_is_in_the_books(
     process_until(connection, lambda: len(refused) == 10, "all are refused")
     assert consumer.in_flight == 0
     assert_empty(broker, queue_name)
+
+
+def test_what_a_method_bound_before_wrapping_fetches_is_acknowledged_by_nobody_else(
+    broker: Broker, connection: Any, queue: DeclareQueue
+) -> None:
+    name, other = queue("classic"), queue("classic")
+    fill(broker.parameters, name, MESSAGES)
+    fill(broker.parameters, other, 1)
+    channel = connection.channel()
+    fetch = channel.basic_get
+    wrap(channel, prefetch=4, interval=60)
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.note(method, properties, body)
+        channel.basic_ack(method.delivery_tag)
+        if len(handled.numbers) == 2:
+            fetch(other)
+
+    channel.basic_consume(name, on_message)
+    process_until(connection, lambda: len(handled.numbers) == MESSAGES, "all are handled")
+    connection.close()
+    assert left_in(broker, other) == [0]
 
 
 @pytest.mark.parametrize("name", ["basic_consume", "basic_cancel", "close", "consume"])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Any
 
 import pika
 import pytest
 
+from controlmq.clients.pika.blocking import BlockingAdapter
+from controlmq.clients.pika.private import give_up_later
 from controlmq.clients.pika.wrap import wrap
 from controlmq.controllers.limits import Limits
+from tests.live.handled import left_in
 from tests.testbed import Broker
-from tests.testbed.publishing import connected, fill, process_until
+from tests.testbed.publishing import DeclareQueue, connected, fill, process_until
 
 COUNT = 200
 FAILS_AT = 100
@@ -156,3 +160,120 @@ def test_an_interrupt_within_a_change_of_lanes_leaves_a_channel_that_can_be_stop
         channel.basic_consume(queue_name, on_message, consumer_tag="mine")
         process_until(connection, lambda: len(set(handled)) == COUNT, "all are handled")
     assert sorted(set(handled)) == list(range(COUNT))
+
+
+def test_a_stop_after_an_interrupted_commit_ends(
+    broker: Broker, queue_name: str, interruptions: set[str]
+) -> None:
+    fill(broker.parameters, queue_name, COUNT)
+    with connected(broker.parameters) as connection:
+        give_up_later(connection, 30, "the stop does not end")
+        channel = wrap(connection.channel(), prefetch=4, window="lanes", interval=60)
+        channel.tx_select()
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            channel.basic_ack(method.delivery_tag)
+            interruptions.add("Tx.Commit")
+            channel.tx_commit()
+
+        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+        with pytest.raises(KeyboardInterrupt):
+            channel.start_consuming()
+        channel.stop_consuming()
+        assert channel.consumer_tags == []
+    assert left_in(broker, queue_name) == list(range(1, COUNT))
+
+
+def test_a_message_that_an_interrupt_kept_from_the_handler_is_not_acknowledged(
+    broker: Broker, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker.parameters, queue_name, COUNT)
+    handled: list[int] = []
+    taken = 0
+    buffered = BlockingAdapter.buffered
+
+    def interrupted(self: BlockingAdapter) -> int:
+        """Called when pika has taken a message out of its queue, and before we note it."""
+        nonlocal taken
+        taken += 1
+        if taken == 5:
+            raise KeyboardInterrupt
+        return buffered(self)
+
+    monkeypatch.setattr(BlockingAdapter, "buffered", interrupted)
+    with connected(broker.parameters) as connection:
+        channel = wrap(connection.channel(), prefetch=20, window="lanes", interval=60)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+        with pytest.raises(KeyboardInterrupt):
+            process_until(connection, lambda: len(handled) == COUNT, "it is interrupted")
+        process_until(connection, lambda: len(handled) == COUNT - 1, "the others are handled")
+        channel.stop_consuming()
+    assert left_in(broker, queue_name) == [4]
+
+
+def test_a_message_whose_fetch_was_interrupted_is_not_acknowledged(
+    broker: Broker, queue: DeclareQueue, interruptions: set[str]
+) -> None:
+    name, other = queue("classic"), queue("classic")
+    fill(broker.parameters, name, COUNT)
+    fill(broker.parameters, other, 1)
+    handled: list[int] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.append(int(body))
+        channel.basic_ack(method.delivery_tag)
+        if len(handled) == 5:
+            interruptions.add("Basic.Get")
+            channel.basic_get(other)
+
+    with connected(broker.parameters) as connection:
+        channel = wrap(connection.channel(), prefetch=20, window="lanes", interval=60)
+        channel.basic_consume(name, on_message, consumer_tag="mine")
+        with pytest.raises(KeyboardInterrupt):
+            process_until(connection, lambda: len(handled) == COUNT, "it is interrupted")
+        process_until(connection, lambda: len(handled) == COUNT, "all are handled")
+        channel.stop_consuming()
+    assert left_in(broker, other) == [0]
+
+
+class ChildError(Exception):
+    """What a child process leaves the callback with."""
+
+
+def test_a_child_process_that_leaves_the_callback_sends_no_ack(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, COUNT)
+    held: list[int] = []
+    handled: list[int] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.append(int(body))
+        channel.basic_ack(method.delivery_tag)
+        consumer = channel.adaptive_consumers["mine"]
+        if int(body) == SHRINKS_AT:
+            consumer.prefetch = 5
+        elif int(body) == FAILS_AT:
+            held.append(consumer.held)
+            child = os.fork()
+            if not child:
+                raise ChildError
+            os.waitpid(child, 0)
+        elif len(handled) == COUNT:
+            channel.stop_consuming()
+
+    channel = wrap(connection.channel(), prefetch=50, window="lanes", interval=60)
+    channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+    try:
+        channel.start_consuming()
+    except ChildError:
+        os._exit(0)
+    assert held[0] > 30
+    assert handled == list(range(COUNT))
+    connection.close()
+    assert left_in(broker, queue_name) == []

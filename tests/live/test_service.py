@@ -84,6 +84,34 @@ def test_a_handler_longer_than_the_heartbeat_keeps_its_connection(
     assert_empty(broker, queue_name)
 
 
+def test_no_ack_outlives_its_time_while_a_handler_works_long(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 25)
+    stop = Stop()
+
+    def handle(body: bytes, properties: Any) -> None:
+        if int(body) == 24:
+            broker.management.wait_for_queue(
+                queue_name, lambda view: view.messages_unacknowledged == 1, "no ack is held"
+            )
+            stop.ask()
+
+    service = Service(
+        [broker.url],
+        queue_name,
+        handle,
+        stop=stop,
+        prefetch=3,
+        limits=Limits(1, 20),
+        window="single",
+        max_hold=1,
+        interval=60,
+    )
+    service.run()
+    assert_empty(broker, queue_name)
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_what_is_not_finished_within_the_grace_goes_back_and_the_exit_code_says_so(
     broker: Broker, queue_name: str, notes: Notes, workers: str
@@ -98,6 +126,22 @@ def test_what_is_not_finished_within_the_grace_goes_back_and_the_exit_code_says_
     assert f"{workers} of the handlers were still at work after 0.5 s" in errors
     assert "Traceback" not in errors
     assert sorted(left_in(broker, queue_name)) == list(range(5))
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_broker_that_does_not_answer(
+    broker: Broker, queue_name: str, notes: Notes
+) -> None:
+    fill(broker.parameters, queue_name, 50)
+    words = ["run", "--queue", queue_name, "--prefetch", "3", "--grace", "0.5"]
+    with broker.proxied() as proxy:
+        url = f"{proxied(broker.url, proxy)}?heartbeat=0"
+        handler = notes.handler("time.sleep(0.01)")
+        with running(command(*words, "--handler", handler, url=url, cwd=notes.folder)) as process:
+            wait_for(process, lambda: len(notes.handled) >= 10, "some are handled")
+            proxy.stall()
+            code, errors = ended(process, signal.SIGTERM)
+    assert (code, "did not answer within 5.5 s" in errors) == (75, True), errors
+    assert set(notes.handled) | set(left_in(broker, queue_name)) == set(range(50))
 
 
 def test_a_second_signal_ends_it_at_once(broker: Broker, queue_name: str, notes: Notes) -> None:

@@ -125,6 +125,6 @@ def test_a_gate_is_closed_from_the_end_of_the_lease_on() -> None:
         gate.waiting.append(Arrived(tag, None, 0.0, None))  # type: ignore[arg-type]
     assert gate.take(1.999) is not None
     assert gate.take(2.0) is None
-    assert gate.ready_at == math.inf, "nobody waits for an end that has come"
+    assert gate.ask_at == math.inf, "nobody waits for an end that has come"
     gate.until = 5.0
     assert gate.take(3.0) is not None

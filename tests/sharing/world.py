@@ -140,11 +140,11 @@ class Process:
         gate = self.consumer.gate
         if self.demand == math.inf and not gate.waiting:
             gate.waiting.append(Arrived(0, None, self.clock(), None))  # type: ignore[arg-type]
-        if gate.ready_at < math.inf:
+        if gate.ask_at < math.inf:
             self._offers += 1
             number = self._offers
             late = self.world.rng.choice((0.0, 0.0, 0.001, 0.008))
-            when = max(self.world.now, self._real(gate.ready_at))
+            when = max(self.world.now, self._real(gate.ask_at))
             self.world.at(when + late, lambda: self._hand_over(number))
 
     def _hand_over(self, number: int) -> None:

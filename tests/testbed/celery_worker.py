@@ -14,11 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.testbed.celery_app.shop import make_app
+from tests.testbed.celery_app.shop import WAITS, make_app
 from tests.testbed.management import DEADLINE, wait_until
 
 APP = Path(__file__).with_name("celery_app")
 ROOT = Path(__file__).parents[2]
+
+CONFIRMED = {"confirm_publish": True}
+"""Options of a connection that waits for the broker to confirm each message. A quorum queue may
+lose the last messages of a channel that publishes without confirms and is closed at once."""
 
 OTHER_PYTHON = "CONTROLMQ_TEST_CELERY_PYTHON"
 """The variable that names an interpreter with another version of Celery."""
@@ -66,7 +70,10 @@ class Worker:
         self._notes.touch()
         self._log = folder / f"{name}.log"
         self.shop = {"url": url, "queues": list(queues), **shop}
-        self.app = make_app(**{**self.shop, "adapt": None, "plan": ()})
+        self.app = make_app(
+            **{**self.shop, "adapt": None, "plan": (), "joins": ""},
+            broker_transport_options=CONFIRMED,
+        )
         variables = {
             **os.environ,
             "SHOP": json.dumps({**self.shop, "notes": str(self._notes)}),
@@ -84,6 +91,10 @@ class Worker:
     def wait_until_ready(self) -> None:
         """Wait until it consumes."""
         self.wait(lambda: " ready." in self.log, "the worker is ready")
+
+    def wait_until_waiting(self) -> None:
+        """Wait until a worker that is to join later has nothing left to do but that."""
+        self.wait(lambda: WAITS in self.log, "the worker waits")
 
     def wait(self, condition: Any, what: str, deadline: float = DEADLINE) -> None:
         """Wait for a condition; a worker that ended shows what it printed."""
@@ -183,10 +194,13 @@ class Worker:
 
 @contextmanager
 def celery_worker(*args: Any, **kwargs: Any) -> Iterator[Worker]:
-    """A worker that is ready, and ended afterwards."""
+    """A worker that is ready, or waits to join; it is ended afterwards."""
     worker = Worker(*args, **kwargs)
     try:
-        worker.wait_until_ready()
+        if kwargs.get("joins"):
+            worker.wait_until_waiting()
+        else:
+            worker.wait_until_ready()
         yield worker
     finally:
         worker.close()

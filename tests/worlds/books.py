@@ -269,7 +269,7 @@ class Books:
                 needed = min(needed, window.deadline(self.world.now))
             if core.wake_at > needed + TIMING_SECONDS:
                 raise Violation(f"the core is to be woken at {core.wake_at:g} s, not at {needed:g}")
-            if consumer.gate.waiting and core.hand_over_at > consumer.gate.ready_at:
+            if consumer.gate.waiting and core.hand_over_at > consumer.gate.ask_at:
                 raise Violation("a message waits, and nobody asks to hand it over")
 
     def check_all(self) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from heapq import heapify, heapreplace
 
+from controlmq.consumer.bucket import Bucket
+from controlmq.consumer.consumer import BURST_SECONDS
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.selector import Selector
 from controlmq.goals import Goals
@@ -54,16 +58,55 @@ class SteadyDemand:
         self.capacity = max(handlers, 1) / given.mean_work
         """Messages/second that busy handlers do."""
         self.world = World(seed, given)
+        self._draw = self.world.work
+        self._started_at = 0.0
+        """When the first handler started since measuring began."""
+        self._works: list[float] = []
+        """Seconds of work of the messages that handlers started with since then, in this order."""
+        self.world.work = self._work
         self.world.begin()
         for queue in self.world.queues:
             queue.endless = True
         self.subscription = self.world.program.subscriptions[0]
 
-    @property
-    def busy(self) -> float:
-        """Share of time for which handlers ran, as the law has seen it."""
-        busy = [sample.busy for sample in self.subscription.samples]
-        return sum(busy) / len(busy)
+    def _work(self) -> float:
+        if not self._works:
+            self._started_at = self.world.now
+        self._works.append(self._draw())
+        return self._works[-1]
+
+    def share_of_attainable(self) -> float:
+        """Messages that handlers started with, per those if one always waits before their door.
+
+        The bound and its burst are the same, and so is the work of each message since :meth:`run`
+        began to measure; timers are in time. A handler that works for long loses tokens for which
+        the burst has no room, whatever the prefetch is.
+        """
+        started = len(self._works)
+        return started / self._attainable(self.world.now - self._started_at)
+
+    def _attainable(self, seconds: float) -> int:
+        handlers = self.world.circumstances.handlers
+        burst = max(1.0, BURST_SECONDS * self.rate)
+        bucket = Bucket(self.rate, burst)
+        bucket.follow(self.rate, burst, 0.0, empty=True)
+        free_at = [0.0] * max(handlers, 1)
+        heapify(free_at)
+        handed_over = 0.0
+        for started, work in enumerate(self._endless_works()):
+            # A pool takes messages in before a handler of it is free.
+            handed_over = max(handed_over, bucket.ready_at, 0.0 if handlers else free_at[0])
+            starts_at = max(handed_over, free_at[0])
+            if starts_at > seconds:
+                return started
+            bucket.take(handed_over)
+            heapreplace(free_at, starts_at + work)
+        raise AssertionError
+
+    def _endless_works(self) -> Iterator[float]:
+        yield from self._works
+        while True:
+            yield self._draw()
 
     def run(self, seconds: float, settling: float = 2.0) -> tuple[float, float]:
         """Messages/second handed over after settling, and the mean number that waited."""
@@ -71,6 +114,7 @@ class SteadyDemand:
         subscription = self.subscription
         before, since = subscription.received, self.world.now
         subscription.samples.clear()
+        self._works.clear()
         sensors = subscription.sensors
         if self.world.circumstances.law is None:
             sensors.close(self.world.now, 1.0)
@@ -86,9 +130,12 @@ DEMAND_WORKS = (0.0003, 0.001, 0.004, 0.02)
 """Seconds of work a message: with the longer ones handlers do less than many a ceiling."""
 
 
-def drawn_demand(seed: int) -> SteadyDemand:
-    """A ceiling from 5 to 500/s, above or below what handlers do, and the law that follows it."""
+def drawn_demand(seed: int, target: float = 0.0) -> SteadyDemand:
+    """A ceiling from 5 to 500/s, above or below what handlers do, and the law that follows it.
+
+    With a ``target`` the prefetch stays there.
+    """
     rng = random.Random(f"drawn demand {seed}")
     rate = 5 * 100 ** rng.random()
     handlers, late = rng.choice((0, 0, 4)), rng.choice((0.0, 0.001))
-    return SteadyDemand(seed, rate, 0.0, handlers, DEMAND_WORKS, late)
+    return SteadyDemand(seed, rate, target, handlers, DEMAND_WORKS, late)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.bounded import SteadyDemand, bounded_world
+from tests.worlds.bounded import SteadyDemand, bounded_world, drawn_demand
 
 CHUNK = 100
 
@@ -39,6 +39,30 @@ def test_a_bound_below_capacity_is_reached_and_few_messages_wait(
     found, waited = SteadyDemand(seed, rate, handlers=handlers).run(10.0)
     assert 0.99 * rate <= found <= rate + 2
     assert waited <= 2
+
+
+LAW_SEEDS = {
+    15: "burst 1, late timers",
+    83: "burst 1.6, handlers that work for long",
+    54: "handlers do less than the bound allows",
+    248: "handlers do a little less than it allows",
+    5: "a pool whose size is not known",
+}
+
+
+@pytest.mark.parametrize("seed", LAW_SEEDS, ids=lambda seed: LAW_SEEDS[seed])
+def test_the_law_reaches_what_can_be_reached_and_few_messages_wait(seed: int) -> None:
+    demand = drawn_demand(seed)
+    _, waited = demand.run(25.0, settling=25.0)
+    assert demand.share_of_attainable() >= 0.99
+    assert waited <= 2
+
+
+def test_handlers_that_work_for_long_lose_tokens_whatever_the_prefetch_is() -> None:
+    fixed = drawn_demand(83, target=40.0)
+    rate, _ = fixed.run(25.0, settling=25.0)
+    assert rate < 0.95 * min(fixed.rate, fixed.capacity)
+    assert 0.99 < fixed.share_of_attainable() < 1.003
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -89,6 +89,19 @@ def test_a_pool_whose_size_nobody_told_is_not_flooded() -> None:
     assert max(prefetches) < 300
 
 
+def test_a_pool_whose_size_nobody_told_is_kept_busy() -> None:
+    running = world(Goals(), handlers=4, work=0.02)
+    running.advance(until=40.5)
+    assert statistics.fmean(sample.rate for sample in samples(running)[10:]) > 0.97 * 4 / 0.02
+
+
+def test_a_pool_whose_size_nobody_told_is_found_soon_under_protection() -> None:
+    """Messages that wait in it look like congestion, so that some of its capacity stays unused."""
+    running = world(Goals(protect=True), handlers=4, work=0.02)
+    running.advance(until=40.5)
+    assert statistics.fmean(sample.rate for sample in samples(running)[10:]) > 0.92 * 4 / 0.02
+
+
 def test_a_jittered_network_does_not_shake_the_rate() -> None:
     demand = SteadyDemand(63, 465.0, 0.0, works=(0.0003,), timers_late=0.001)
     demand.world.circumstances.jitter = 0.01

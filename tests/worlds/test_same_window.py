@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlmq.consumer import core, gate, window
+from controlmq.consumer import consumer, core, gate, window
 from controlmq.consumer.consumer import DEFAULT_MAX_HELD, Shape
 from simulator.engine import bucket
 from simulator.engine import window as compiled
@@ -71,6 +71,7 @@ def test_slots_open_at_the_same_instants_under_a_bound(plant: Plant) -> None:
 def test_the_compiled_window_has_the_numbers_of_the_core() -> None:
     for name in ("STANDING_AFTER_SECONDS", "CUSHION_MESSAGES"):
         assert getattr(bucket, name) == getattr(gate, name)
+    assert bucket.LEAST_OPENING_BURST == consumer.LEAST_OPENING_BURST
     for name in (
         "MADE_UP_ACKS",
         "MADE_UP_SECONDS",

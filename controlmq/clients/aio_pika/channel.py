@@ -269,7 +269,12 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
 
     async def basic_get(self, queue: str = "", no_ack: bool = False, timeout: Any = None) -> Any:
         """As aiormq's."""
-        message = await super().basic_get(queue, no_ack, timeout)
+        try:
+            message = await super().basic_get(queue, no_ack, timeout)
+        except BaseException:
+            # After a cancellation a message may still come, which nobody gets.
+            self.runner.core.ledger.ordered = False
+            raise
         if not no_ack and isinstance(message.delivery, spec.Basic.GetOk):
             self.runner.core.fetched(message.delivery.delivery_tag)
         return message

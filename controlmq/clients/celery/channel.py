@@ -178,17 +178,24 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             note.load.change(-1)
         return note
 
+    def is_done(self, tag: int) -> None:
+        """Celery acknowledges a message, now or soon: its task is not to run again."""
+        with self.window_lock:
+            note = self._notes.get(tag)
+            if note is None or note.key is None:
+                return
+            if self.runner.stopped or self.connection is None:
+                self.worker.handled.acknowledged_too_late(note.key, clock())
+            else:
+                self.worker.handled.acknowledged(note.key, clock())
+
     def basic_ack(self, delivery_tag: int, multiple: bool = False, argsig: str = "Lb") -> Any:
         """As py-amqp's; where the task is done, the frame may be held for the window."""
         with self.window_lock:
+            self.is_done(delivery_tag)
             note = self._answered(delivery_tag)
-            key = note.key if note is not None else None
             if self.runner.stopped or self.connection is None:
-                if key is not None:
-                    self.worker.handled.acknowledged_too_late(key, clock())
                 return super().basic_ack(delivery_tag, multiple, argsig)
-            if key is not None:
-                self.worker.handled.acknowledged(key, clock())
             if note is not None and not note.late:
                 self.runner.acknowledge_at_once(delivery_tag)
             else:

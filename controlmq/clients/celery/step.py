@@ -12,6 +12,7 @@ from celery.worker.consumer.tasks import Tasks
 from kombu.transport import pyamqp
 
 from controlmq.clients.celery.channel import AdaptiveChannel
+from controlmq.clients.celery.lost_connection import raise_when_lost
 from controlmq.clients.celery.refusing import check
 from controlmq.clients.celery.timers import timer_of
 from controlmq.clients.celery.worker import AdaptiveWorker
@@ -24,7 +25,8 @@ TIMED = ("apply_eta_task", "_limit_post_eta")
 """Methods of Celery's consumer that its timer calls when the time of a task has come; the second
 where the task has a rate limit."""
 
-ANSWERS = ("ack_log_error", "reject_log_error")
+ACK = "ack_log_error"
+ANSWERS = (ACK, "reject_log_error")
 """Methods of a message with which Celery answers it."""
 
 
@@ -42,8 +44,11 @@ class WindowStep(bootsteps.StartStopStep):  # type: ignore[misc]
         for name in TIMED:
             if hasattr(c, name):
                 setattr(c, name, _noting_due(getattr(c, name)))
-        if c.hub is None and not hasattr(c, "call_soon_ack"):
-            c.call_soon = _answering_at_once(c.call_soon)
+        if hasattr(c, "call_soon_ack"):
+            c.call_soon_ack = _noting_acks(c.call_soon_ack)
+        else:
+            soon = c.call_soon if c.hub is not None else _answering_at_once(c.call_soon)
+            c.call_soon = _noting_acks(soon)
 
     def start(self, c: Any) -> None:
         """Adapt the channel of a new connection."""
@@ -54,6 +59,8 @@ class WindowStep(bootsteps.StartStopStep):  # type: ignore[misc]
             channel.__class__ = type("AdaptiveChannel", bases, {})
             self.worker.connected()
             channel.adapt(self.worker, timer_of(c))
+            if c.hub is None:
+                raise_when_lost(c.connection, channel)
         self._channel = channel
 
     def stop(self, c: Any) -> None:
@@ -100,6 +107,24 @@ def _noting_due(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(request, *args)
 
     return due
+
+
+def _noting_acks(call_soon: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the channel know of acks that Celery puts off.
+
+    When a connection is lost, an event loop drops the acks that it has not sent yet.
+    """
+
+    @wraps(call_soon)
+    def soon(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if getattr(function, "__name__", "") == ACK:
+            message: Any = getattr(function, "__self__", None)
+            channel = getattr(message, "channel", None)
+            if isinstance(channel, AdaptiveChannel):
+                channel.is_done(message.delivery_tag)
+        return call_soon(function, *args, **kwargs)
+
+    return soon
 
 
 def _answering_at_once(call_soon: Callable[..., Any]) -> Callable[..., Any]:

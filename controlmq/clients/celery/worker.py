@@ -15,7 +15,7 @@ from controlmq.clients.controlled_consumer import ControlledConsumer, Controller
 from controlmq.clients.settings import Settings
 from controlmq.consumer.bucket import Bucket
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
+from controlmq.loop import Controller, Sample
 
 CONSUMER_TIMEOUT_SHARE = 0.5
 """Share of the broker's consumer timeout for which an ack is held at most; the rest is for the
@@ -84,8 +84,8 @@ class AdaptiveWorker:
             settings = replace(settings, handlers=load)
         if self._only_waits and settings.limits is None:
             settings = replace(settings, limits=self._busy_limits())
-        controller = self._controllers.new(settings, queue) if self.moves else None
         last = self._last.get(queue)
+        controller = self._law(last, settings, queue) if self.moves else None
         asked = self._start(last, runner)
         consumer = ControlledConsumer(tag, queue, settings, controller, asked, runner)
         self._share_bucket(consumer)
@@ -96,6 +96,12 @@ class AdaptiveWorker:
             plan.linger = 0.0 if early_tasks(self.tasks) else LINGER_SECONDS
         self._last[queue] = consumer
         return consumer, load
+
+    def _law(
+        self, last: ControlledConsumer | None, settings: Settings, queue: str
+    ) -> Controller | None:
+        """The law of the consumer before; no copy of it, which is for another queue."""
+        return last.law if last is not None else self._controllers.new(settings, queue)
 
     def go_on(self, consumer: ControlledConsumer, last: ControlledConsumer | None) -> None:
         """Take up the law of the consumer before, once the new one is subscribed."""
@@ -174,9 +180,12 @@ class AdaptiveWorker:
 
 
 def _processes(pool: Any) -> int:
-    """Tasks that the pool runs at once; a pool that has stopped does not tell."""
+    """Tasks that the pool runs at once; a pool that has stopped does not tell.
+
+    What gevent's pool calls its processes are the greenlets that run just now.
+    """
     try:
-        return max(1, int(pool.num_processes))
+        return max(1, int(pool._pool.size if pool.is_green else pool.num_processes))
     except AttributeError:
         return 1
 

@@ -22,7 +22,7 @@ from controlmq.loop import Sample
 __all__ = ["AdaptiveConsumer", "PlainConsumer"]
 
 
-@dataclass
+@dataclass(slots=True)
 class Delivery:
     """One delivery of a message, and where it is in this process."""
 

@@ -198,7 +198,11 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
                 self._runner.core.fetched(method.delivery_tag)
             callback(channel, method, properties, body)
 
-        super().basic_get(queue, on_get_ok if callable(callback) else callback, auto_ack)
+        self._fetching = True
+        try:
+            super().basic_get(queue, on_get_ok if callable(callback) else callback, auto_ack)
+        finally:
+            self._fetching = False
 
     # The rest that matters to a window
 

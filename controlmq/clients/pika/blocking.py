@@ -121,6 +121,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         self._adapter = BlockingAdapter(self)
         self._adapt(settings, self._adapter)
         self._at_end.append(private.watch_lost_lanes(self, self._adapter.lane_lost))
+        self._at_end.append(private.watch_commits(self._inner, self._on_commit_ok))
 
     # Consuming
 
@@ -229,10 +230,15 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         adapter.dispatching = True
         try:
             super()._dispatch_events()
-        finally:
+        except BaseException:
+            # An interrupt may have come when pika had taken a message out and we had not noted it.
+            runner.core.ledger.ordered = False
             adapter.dispatching = False
-            if self.is_open and self.connection.is_open:
-                runner.cycle_ended()
+            runner.give_back_in_time()
+            raise
+        adapter.dispatching = False
+        if self.is_open and self.connection.is_open:
+            runner.cycle_ended()
 
     def _on_cancelled_by_broker(self, consumer: Consumer, method_frame: Any) -> None:
         self._await_cancels()
@@ -301,15 +307,16 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
 
         For a program whose other threads leave their acks to the connection's.
         """
-        adapter, runner = self._adapter, self._runner
-        adapter.dispatching = True
-        try:
-            while tags:
-                self.basic_ack(tags.popleft())
-        finally:
-            adapter.dispatching = False
-            if self.is_open and self.connection.is_open:
-                runner.cycle_ended()
+        if not self._inner.is_open:
+            private.raise_if_not_open(self._inner)
+        self._runner.acknowledge_together(tags)
+
+    def give_back_due(self) -> None:
+        """Send the acks that have been held for as long as is allowed.
+
+        For a callback that takes long: no timer fires before it returns.
+        """
+        self._runner.give_back_due()
 
     def basic_recover(self, requeue: bool = False) -> None:
         """As pika's."""
@@ -319,7 +326,15 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
 
     def basic_get(self, queue: str, auto_ack: bool = False) -> Message:
         """As pika's."""
-        message: Message = super().basic_get(queue, auto_ack)
+        self._fetching = True
+        try:
+            message: Message = super().basic_get(queue, auto_ack)
+        except BaseException:
+            # After an interrupt a message may still come, which nobody gets.
+            self._runner.core.ledger.ordered = False
+            raise
+        finally:
+            self._fetching = False
         if message[0] is not None and not auto_ack:
             self._runner.core.fetched(message[0].delivery_tag)
         return message
@@ -344,8 +359,14 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         core.committing()
         answer = super().tx_commit()
         core.committed(clock())
-        self._runner.commit_answered()
+        self._runner.carry_out()
+        self._runner.wake_if_due()
         return answer
+
+    def _on_commit_ok(self, _frame: Any) -> None:
+        """Also of a commit whose wait was interrupted: a stop would wait for it without end."""
+        if self._runner.core.commits:  # else it was asked for before the channel was wrapped
+            self._runner.core.commit_answered(clock())
 
     def tx_rollback(self) -> Any:
         """As pika's."""

@@ -48,6 +48,8 @@ class AdaptivePikaChannel:
         """Whether control has ended, and pika takes over as soon as no lane is left."""
         self._asked_prefetch: int | None = None
         """What the user asked for with ``basic_qos``: where the next consumer starts."""
+        self._fetching = False
+        """Whether a message is fetched by this class, which puts it in the books."""
         self._last_queue = ""
         """The queue declared last, which AMQP calls by the empty name."""
         self._unnamed: list[ControlledConsumer] = []
@@ -209,17 +211,18 @@ class AdaptivePikaChannel:
                 f"consumer {method.consumer_tag} would have no window: its basic_consume was "
                 "taken from the channel before that was wrapped; call the channel's own."
             )
+        if kind is spec.Basic.Get and not (method.no_ack or self._fetching):
+            self._runner.core.ledger.ordered = False  # its message will not be in the books
         if kind is spec.Basic.Nack or kind is spec.Basic.Reject:
             multiple = kind is spec.Basic.Nack and method.multiple
-            if self._runner.core.ledger.has(method.delivery_tag, multiple):
-                frames = self._runner.reject(method.delivery_tag, multiple)
-                if multiple:
-                    for tag, several in frames:
-                        self._send(spec.Basic.Nack(tag, several, method.requeue))
-                else:
-                    self._send(method)
-                self._runner.wake_if_due()
-                return
+            frames = self._runner.reject(method.delivery_tag, multiple)
+            if multiple:
+                for tag, several in frames:
+                    self._send(spec.Basic.Nack(tag, several, method.requeue))
+            else:
+                self._send(method)
+            self._runner.wake_if_due()
+            return
         self._send(method, content)
 
     # Transactions

@@ -17,6 +17,7 @@ from pika.exceptions import AMQPError
 from controlmq.checks import not_negative
 from controlmq.clients.backoff import Backoff
 from controlmq.clients.health import Health
+from controlmq.clients.pika import private
 from controlmq.clients.pika.user_handler import Handler
 from controlmq.clients.stopping import Stop
 from controlmq.clients.workers import Job, Workers
@@ -31,6 +32,9 @@ its queue, and is dropped where there is none."""
 
 SERVE_EVERY_SECONDS = 0.1
 """Seconds between looks at the connection, and at whether to stop, while nothing else happens."""
+
+LAST_ANSWERS_SECONDS = 5.0
+"""Seconds beyond the grace for the broker to answer when the consumers and the connection end."""
 
 REQUEUE_PAUSES_SECONDS = 1.0, 30.0
 """The first and the longest pause before a failed message is given back."""
@@ -83,7 +87,7 @@ class Dispatcher:
         job = Job(channel, method, properties, body)
         if self._stop.wanted:
             self._going_back.append(job)
-            channel.stop_consuming()
+            self._stop_consuming(channel)
             return
         self._out.add(job)
         self._workers.submit(job)
@@ -96,7 +100,14 @@ class Dispatcher:
             self._health.beat()
             if self._stop.wanted:
                 self._health.failed("stopping")
-                channel.stop_consuming()
+                self._stop_consuming(channel)
+
+    def _stop_consuming(self, channel: Any) -> None:
+        """Cancel the consumers, and do not wait for ever for a broker that does not answer."""
+        most = self._grace + LAST_ANSWERS_SECONDS
+        why = f"the broker did not answer within {most:g} s"
+        private.give_up_later(channel.connection, most, why)
+        channel.stop_consuming()
 
     def drain(self, channel: Any) -> None:
         """Once no consumer is left: finish what is at work, give back what is not begun.
@@ -144,6 +155,8 @@ class Dispatcher:
                 self.look(job.channel)
                 self._check_grace()
                 job.channel.connection.process_data_events(0)
+                if job.channel.is_open:
+                    job.channel.give_back_due()
             else:
                 self._settle(finished)
 

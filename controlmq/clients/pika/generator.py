@@ -62,7 +62,8 @@ class Generator:
             # In a callback pika has received them, but dispatches none.
             if self.consumer is not None:
                 lanes = self.consumer.window.lanes
-                private.dispatch_messages(channel, [lane.tag for lane in lanes])
+                if private.dispatch_messages(channel, [lane.tag for lane in lanes]):
+                    channel._runner.core.ledger.ordered = False
             if (
                 not (self.waiting and self._gated() == 0.0)
                 and clock() >= deadline

@@ -12,6 +12,7 @@ import pika
 from pika import spec
 from pika.adapters import blocking_connection
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPConnectionError
 
 from controlmq.errors import ControlmqError
 
@@ -50,6 +51,7 @@ CONNECTION_NAMES = (
     "_adapter_add_callback_threadsafe",
     "_transport",
 )
+BLOCKING_CONNECTION_NAMES = ("_terminate_stream",)
 
 
 def check(channel: Any) -> None:
@@ -60,7 +62,7 @@ def check(channel: Any) -> None:
         inner = asynchronous(channel)
         missing = [name for name in ASYNCHRONOUS_NAMES if not hasattr(inner, name)]
     if not missing:
-        connection = [] if blocking else CONNECTION_NAMES
+        connection = BLOCKING_CONNECTION_NAMES if blocking else CONNECTION_NAMES
         missing = [name for name in connection if not hasattr(inner.connection, name)]
         if not hasattr(inner.callbacks, "_stack"):
             missing.append("callbacks._stack")
@@ -261,11 +263,16 @@ def forget_consumers(channel: Any, tags: Collection[str]) -> list[int]:
     return [event.method.delivery_tag for event in taken]
 
 
-def dispatch_messages(channel: Any, tags: Collection[str]) -> None:
-    """Dispatch what a blocking channel has received for these consumers, in a callback too."""
-    for event in _take_pending(channel, tags, blocking_connection._ConsumerDeliveryEvt):
+def dispatch_messages(channel: Any, tags: Collection[str]) -> bool:
+    """Dispatch what a blocking channel has received for these consumers, in a callback too.
+
+    Returns whether others that it has received wait longer.
+    """
+    taken = _take_pending(channel, tags, blocking_connection._ConsumerDeliveryEvt)
+    for event in taken:
         consumer = channel._consumer_infos[event.method.consumer_tag]
         consumer.on_message_callback(channel, event.method, event.properties, event.body)
+    return bool(taken and channel._pending_events)
 
 
 def _take_pending(channel: Any, tags: Collection[str], kind: type) -> list[Any]:
@@ -332,6 +339,16 @@ def call_threadsafe(channel: Any, callback: Callable[[], None]) -> None:
 def cancel_timer(channel: Any, timer: object) -> None:
     """Remove a timer of an asynchronous connection."""
     channel.connection._adapter_remove_timeout(timer)
+
+
+def give_up_later(connection: Any, delay: float, why: str) -> None:
+    """End a blocking connection in so many seconds, as if it was lost, unless it ends before.
+
+    Also where it waits for an answer of the broker: its own timers do not fire there.
+    """
+    inner = connection._impl
+    error = AMQPConnectionError(why)
+    inner.ioloop.call_later(delay, lambda: inner._terminate_stream(error))
 
 
 def take_cancel_callbacks(channel: Any) -> list[Callable[..., Any]]:

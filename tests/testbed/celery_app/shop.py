@@ -18,6 +18,12 @@ from kombu import Queue
 
 CHANGED_EVERY_SECONDS = 0.02
 
+JOINING_SECONDS = 0.005
+"""Seconds between looks for the file that a worker waits for."""
+
+WAITS = "waits to be let in."
+"""What such a worker prints."""
+
 
 def make_app(
     url: str,
@@ -28,9 +34,13 @@ def make_app(
     adapt: dict[str, Any] | None = None,
     notes: str = "",
     plan: Sequence[int] = (),
+    joins: str = "",
     **options: Any,
 ) -> Any:
-    """An app with one task, whose worker asks for the prefetches of ``plan``, one after another."""
+    """An app with one task, whose worker asks for the prefetches of ``plan``, one after another.
+
+    Where ``joins`` names a file, its worker does not consume before the file is there.
+    """
     app = Celery("shop", broker=url, set_as_current=False)
     arguments = {"x-queue-type": kind}
     app.conf.update(
@@ -64,10 +74,25 @@ def make_app(
         from controlmq.clients.celery import adapt as adapt_app
 
         adapt_app(app, **adapt)
+    if joins:
+        app.steps["consumer"].add(type("Joining", (Joining,), {"file": joins}))
     if plan:
         step = {"plan": plan, "note": staticmethod(note)}
         app.steps["consumer"].add(type("Restless", (Restless,), step))
     return app
+
+
+class Joining(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Has everything ready but the subscription, and waits for a file."""
+
+    requires = (Tasks,)
+    file: str
+
+    def start(self, c: Any) -> None:
+        """Say that it waits, and do."""
+        print(WAITS, flush=True)
+        while not os.path.exists(self.file):
+            time.sleep(JOINING_SECONDS)
 
 
 class Restless(bootsteps.StartStopStep):  # type: ignore[misc]
