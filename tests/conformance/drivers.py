@@ -82,6 +82,8 @@ class Driver:
     reports_within: float = 0.0
     """Seconds in which a handler in another process says that it is done: until then it runs, as
     far as the client knows."""
+    repeated_at_stop: int = 0
+    """Messages that an orderly stop may run again by the client's own doing."""
     says_handlers: bool = True
     """Whether the consumer has to be given that number."""
     further_queues: tuple[str, ...] = ()
@@ -105,6 +107,9 @@ def celery_driver(pool: str, handlers: int = 4, in_order: bool = False) -> Drive
         knows_handled=True,
         handlers=handlers,
         reports_within=0.5 if pool == "prefork" else 0.0,
+        # When it stops, the prefork pool forgets a task of each process that has not said yet that
+        # it began, and the broker delivers that again, without a window too.
+        repeated_at_stop=handlers if pool == "prefork" else 0,
         says_handlers=False,
         program=CELERY_PROGRAM,
         order={"pool": pool, "handlers": handlers},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -131,6 +131,9 @@ def attempt(
         seed,
         bench=driver.bench(**conformance.further),
     )
+    if conformance.fault.inflict is stop_consumer:
+        allowed = outcome.verdict.bound + driver.repeated_at_stop
+        outcome = replace(outcome, verdict=replace(outcome.verdict, bound=allowed))
     failures = outcome.failures(conformance.fault)
     for suffix in driver.further_queues:
         delete_queue(broker.parameters, f"{outcome.queue}{suffix}")
