@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -47,8 +47,13 @@ class Bed:
 
 
 @contextmanager
-def bed() -> Iterator[Bed]:
-    with awake(), start_broker() as broker, broker.proxied(delay=ROUND_TRIP / 2) as proxy:
+def bed(keep_awake: bool = True) -> Iterator[Bed]:
+    """A broker behind 11 ms; ``keep_awake`` keeps the processors from falling asleep."""
+    with (
+        awake() if keep_awake else nullcontext(),
+        start_broker() as broker,
+        broker.proxied(delay=ROUND_TRIP / 2) as proxy,
+    ):
         yield Bed(broker, proxy)
 
 

@@ -64,10 +64,10 @@ SPAN_SECONDS = 10.0
 SPANS_REMEMBERED = 6
 """A turnaround that has grown is believed after this many spans."""
 
-FOLLOWED_GROWTH, FOLLOWED_SHARE = 0.1, 0.5
+FOLLOWED_GROWTH, FOLLOWED_SHARE = 0.1, 0.3
 """Where the prefetch of a consumer that seems starved has grown by at least this share, and its
-rate by at least half of what it could, the window is the limit: not the queue, but the turnaround
-has changed."""
+rate by at least three tenths of what it could, the window is the limit: not the queue, but the
+turnaround has changed. Acks that are spread keep the rate from following as a whole."""
 
 SPAN_MESSAGES = 100
 """A span does not end before this many messages were waited for: a dry queue shows nothing."""

@@ -44,6 +44,13 @@ SMOOTHING_MESSAGES = 100.0
 REACHED_SHARE = 0.98
 """Share of the rate of a bucket from which on it counts as reached."""
 
+SHORT_OF_TOKENS_SHARE, FEW_GATED_MESSAGES = 0.2, 0.5
+"""Where more of the tokens than this found no ack waiting, and fewer messages than this waited for
+one, nothing but the prefetch keeps the consumer from its rate."""
+
+LARGEST_GROWTH = 2.0
+"""Factor by which the prefetch grows at most because of that."""
+
 LEAST_BUSY_SHARE = 0.001
 """Handlers that were busy for less of their time say nothing of what they could do."""
 
@@ -94,7 +101,7 @@ class LeastPrefetch:
         needed = full * sample.handlers * sample.busy + sample.turnaround * self._flow
         asked = max((1 + self._margin) * needed, 1.0)
         if self.rate is not None:
-            asked += 1.0
+            asked = max(asked + 1.0, self._in_proportion(sample, self.rate))
         done = _done_with(sample)
         if self.rate is None and done.arrivals > sample.arrivals:
             # Handler times lag behind handlers that get slower, and make more of their work.
@@ -105,6 +112,23 @@ class LeastPrefetch:
             self._growth = Growth()  # it has brought what was wanted
         self._asked = self.limits.clamp(asked)
         return self._asked
+
+    def _in_proportion(self, sample: Sample, rate: float) -> float:
+        """What reaches the rate if that follows the prefetch; 0 where something else is the limit.
+
+        A turnaround that has grown is measured only after a while: until then slots that are late
+        may be those of a queue that is short of messages.
+        """
+        lacking = rate / sample.rate
+        if (
+            lacking * REACHED_SHARE <= 1
+            or lacking * sample.busy > 1
+            or sample.unused < SHORT_OF_TOKENS_SHARE
+            or sample.gated > FEW_GATED_MESSAGES
+            or self._growth.resting
+        ):
+            return 0.0
+        return sample.prefetch * min(lacking, LARGEST_GROWTH)
 
     def _adjust_margin(self, sample: Sample) -> None:
         deviation = min(sample.unused / UNUSED_SHARE - 1, LARGEST_DEVIATION)

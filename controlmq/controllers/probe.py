@@ -8,19 +8,24 @@ TRIED_AFTER_SAMPLES = 2
 """Samples in a row with a starved consumer before more is tried: a queue runs dry for a moment, or
 a network stalls, all the time."""
 
+TRIED_AT_ONCE_SHARE = 0.5
+"""Share of the rate of a bucket, below which more is tried after one such sample: what a moment
+costs is less than that, and the bucket keeps what comes too soon from being handed over."""
+
 FALLEN_SHARE = 0.8
 """Share of the rate before: below it a consumer that seemed starved still does, whatever sensors
 say, which cannot tell for a while."""
 
-TRIED_FACTOR = 2.0
-"""Factor on the prefetch that is tried."""
+TRIED_FACTOR, MOST_TRIED_FACTOR = 2.0, 4.0
+"""Factors on the prefetch that is tried: at least, and at most where the rate of a bucket asks for
+more."""
 
 REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
 """Samples after which it is tried again: at first, and at most."""
 
 
 class Probe:
-    """Asks for twice as much, once in a while, where messages come late.
+    """Asks for twice as much or more, once in a while, where messages come late.
 
     A live consumer cannot see its queue. Messages that come later than they did mean that the
     queue is short, or that broker or network take longer. Laws stand still in the first case,
@@ -38,8 +43,11 @@ class Probe:
         """The prefetch before the try; 0 while nothing is tried."""
         self._rest, self._next_rest = 0, REST_SAMPLES
 
-    def __call__(self, sample: Sample) -> float | None:
-        """The prefetch to put in force in place of what laws ask for; None if they know better."""
+    def __call__(self, sample: Sample, rate: float | None) -> float | None:
+        """The prefetch to put in force in place of what laws ask for; None if they know better.
+
+        ``rate`` is what a bucket keeps the consumer to, in messages/second.
+        """
         self._rest = max(self._rest - 1, 0)
         fallen = self._starved > 0 and not self._before and sample.rate < FALLEN_SHARE * self._rate
         if not sample.arrivals or (sample.window_limited and not fallen):
@@ -52,11 +60,13 @@ class Probe:
             self._starved, self._before = 0, 0.0
             return sample.prefetch if first else None
         self._starved, self._filled = self._starved + 1, 0
-        if self._rest or self._starved < TRIED_AFTER_SAMPLES:
+        lacking = 1.0 if rate is None else rate / sample.rate
+        at_once = TRIED_AT_ONCE_SHARE * lacking > 1
+        if self._rest or (self._starved < TRIED_AFTER_SAMPLES and not at_once):
             return None
         if not self._before:
             self._before, self._starved = sample.prefetch, TRIED_AFTER_SAMPLES
-            return TRIED_FACTOR * sample.prefetch
+            return min(max(lacking, TRIED_FACTOR), MOST_TRIED_FACTOR) * sample.prefetch
         if self._starved == TRIED_AFTER_SAMPLES + 1:
             return sample.prefetch  # the sensors judge by this sample
         before, self._before = self._before, 0.0

@@ -78,7 +78,7 @@ class Selector:
     def __call__(self, sample: Sample, goal: float) -> float:
         """The least prefetch that any law asks for."""
         asked = {word: law(sample, goal) for word, law in self.laws.items()}
-        tried = self._probe(sample)
+        tried = self._probe(sample, self._least.rate)
         if tried is not None and self.controller is None:
             for word in asked.keys() - {"protect"}:
                 asked[word] = self.limits.clamp(tried)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+
+import pytest
 
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.selector import Selector
@@ -42,7 +43,7 @@ def world(goals: Goals, **how: float) -> World:
     return found
 
 
-def samples(world: World) -> Sequence[Sample]:
+def samples(world: World) -> list[Sample]:
     return world.program.subscriptions[0].samples
 
 
@@ -63,6 +64,21 @@ def test_a_ceiling_is_reached_again_when_the_round_trip_triples() -> None:
     running.circumstances.delay = 3 * DELAY
     running.advance(until=40.5)
     assert min(sample.rate for sample in samples(running)[30:]) > 0.98 * 150
+
+
+@pytest.mark.parametrize("handlers", [0, 4])
+@pytest.mark.parametrize(("rate", "factor"), [(400.0, 4.7), (400.0, 2.0), (50.0, 4.7)])
+def test_a_longer_round_trip_costs_a_ceiling_little(
+    rate: float, factor: float, handlers: int
+) -> None:
+    """What would have been handed over in 1.2 s."""
+    running = world(Goals(at_most=rate), work=0.001, jitter=0.0, handlers=handlers)
+    running.circumstances.delay = 0.0055
+    running.advance(until=20.5)
+    samples(running).clear()
+    running.circumstances.delay *= factor
+    running.advance(until=40.5)
+    assert sum(rate - sample.rate for sample in samples(running)) < 1.2 * rate
 
 
 def test_a_short_queue_is_not_taken_for_a_long_round_trip() -> None:
