@@ -118,8 +118,14 @@ def hold(
             program=bench.program,
             further=bench.further,
         )
+
+        def ended() -> bool:
+            consumer.attend()
+            return bool(consumer.crashes) or noted()
+
         try:
-            wait_until(noted, f"there are {needed} samples", DEADLINE, pause=0.5)
+            wait_until(ended, f"there are {needed} samples", DEADLINE, pause=0.5)
+            assert not consumer.crashes, consumer.crashes[0]
             consumer.close()
         finally:
             consumer.destroy()
