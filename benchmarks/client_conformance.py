@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.drivers import DRIVERS, Driver
-from tests.conformance.goals import GOALS, MEASURED_SAMPLES, SETTLE_SAMPLES, Goal, hold
+from tests.conformance.goals import GOALS, MEASURED_SAMPLES, Goal, hold
 from tests.conformance.trials import ALL_CHANGES, OTHERS, TRIALS, Conformance, attempt, changes
 from tests.testbed import Broker, Proxy, start_broker
 from tests.testbed.broker import CHOSEN_BROKER
@@ -147,7 +147,7 @@ def run_goals(state: State, version: str, drivers: Sequence[Driver], samples: in
     """Every goal through every client; the goals of one client at the same time."""
 
     def one(goal: Goal, driver: Driver, broker: Broker) -> dict[str, Any]:
-        result = hold(goal, driver, broker, SETTLE_SAMPLES + samples)
+        result = hold(goal, driver, broker, samples)
         off = f"off by {result['deviation']:.3g}, at most {result['allowed']:g} is allowed"
         return {**result, "failures": [] if result["held"] else [off, *result["crashes"]]}
 

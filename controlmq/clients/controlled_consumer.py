@@ -260,7 +260,7 @@ class ControlledConsumer:
 
     def go_on_from(self, last: ControlledConsumer) -> None:
         """Take up the prefetch, the goals and the law with its memory where ``last`` had them."""
-        self._give_up_lanes_in_vain(last)
+        self.give_up_lanes_in_vain(last.lanes_in_vain)
         self._law, self._limits = last._law, last._limits
         self._file, self._limits_given = last._file, last._limits_given
         if self._off is None:
@@ -269,16 +269,22 @@ class ControlledConsumer:
         if self.adapts:
             self.goals = last.goals
 
-    def _give_up_lanes_in_vain(self, last: ControlledConsumer) -> None:
+    @property
+    def lanes_in_vain(self) -> int:
+        """Connections in a row, up to this one, that ended when a further lane was asked for."""
+        if self._lanes_in_vain >= LANES_IN_VAIN:
+            return self._lanes_in_vain
+        return self._lanes_in_vain + 1 if self.plant.lane_in_vain else 0
+
+    def give_up_lanes_in_vain(self, connections: int) -> None:
         """Keep to one subscription where each further one ended the connection.
 
-        AMQP has no other answer to a consumer that is not allowed. Every growth of the window would
-        end like that, and messages would come again until their queue drops them.
+        ``connections`` in a row have ended like that. AMQP has no other answer to a consumer that
+        is not allowed. Every growth of the window would end the connection, and messages would come
+        again until their queue drops them.
         """
-        self._lanes_in_vain = last._lanes_in_vain
-        if self._lanes_in_vain < LANES_IN_VAIN:
-            self._lanes_in_vain = last._lanes_in_vain + 1 if last.plant.lane_in_vain else 0
-        if self._lanes_in_vain >= LANES_IN_VAIN:
+        self._lanes_in_vain = connections
+        if connections >= LANES_IN_VAIN:
             self.plant.be_single("the broker ends the connection when a further consumer is added")
 
     def end_control(self) -> None:

@@ -127,7 +127,14 @@ DRIVERS = (
     celery_driver("gevent"),
     celery_driver("eventlet"),
     celery_driver("solo", handlers=1, in_order=True),
-    Driver("Dramatiq", "dramatiq_client:run", dramatiq_message, in_order=False, knows_handled=True),
+    Driver(
+        "Dramatiq",
+        "dramatiq_client:run",
+        dramatiq_message,
+        in_order=False,
+        knows_handled=True,
+        says_handlers=False,  # they are the worker's threads
+    ),
     Driver("FastStream", "faststream_client:run", in_order=False, knows_handled=True),
     Driver("taskiq", "taskiq_client:run", taskiq_message, knows_handled=True),
 )

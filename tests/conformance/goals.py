@@ -24,8 +24,9 @@ RATE = 100.0
 BUFFER_SECONDS = 0.2
 WORK_SECONDS = 0.005
 
-WAITING_MESSAGES = 2000
-"""Messages that wait in the queue at least."""
+WAITING_MESSAGES = 6000
+"""Messages that wait in the queue at least: some seconds of work for the fastest client. Publishing
+the next ones takes a while on a busy machine, and a queue that runs dry makes a law start again."""
 
 DEADLINE = 400.0
 """Seconds for a run, on a busy machine too."""
@@ -33,14 +34,19 @@ DEADLINE = 400.0
 
 @dataclass(frozen=True)
 class Notes:
-    """What a consumer noted: its samples, and when messages were handed over (seconds)."""
+    """What a consumer noted: its samples, and when messages were handed over (seconds).
+
+    Only ``measured`` samples count: not those in which it settled, nor those in which it stopped.
+    """
 
     samples: list[dict[str, float]]
     hand_overs: list[float]
+    measured: int = MEASURED_SAMPLES
 
     def mean(self, name: str) -> float:
         """Of the samples that are measured."""
-        return statistics.fmean(each[name] for each in self.samples[-MEASURED_SAMPLES:])
+        counted = self.samples[SETTLE_SAMPLES : SETTLE_SAMPLES + self.measured]
+        return statistics.fmean(each[name] for each in counted)
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,7 @@ def hold(
     goal: Goal, driver: Driver, broker: Broker, samples: int, interval: float = 1.0
 ) -> dict[str, Any]:
     """Let a consumer hold a goal for that many samples after it has settled."""
+    needed = SETTLE_SAMPLES + samples
     words: dict[str, Any] = {"interval": interval, **goal.settings}
     if driver.says_handlers:
         words["handlers"] = driver.handlers
@@ -99,7 +106,7 @@ def hold(
             if answer.method.message_count < WAITING_MESSAGES:
                 fill(broker.parameters, queue, WAITING_MESSAGES, published, make=driver.make)
                 published += WAITING_MESSAGES
-            return notes.exists() and len(notes.read_text().splitlines()) >= samples
+            return notes.exists() and len(notes.read_text().splitlines()) >= needed
 
         noted()
         bench = driver.bench(notes=str(notes), **further)
@@ -112,8 +119,14 @@ def hold(
             program=bench.program,
             further=bench.further,
         )
+
+        def ended() -> bool:
+            consumer.attend()
+            return bool(consumer.crashes) or noted()
+
         try:
-            wait_until(noted, f"there are {samples} samples", DEADLINE, pause=0.5)
+            wait_until(ended, f"there are {needed} samples", DEADLINE, pause=0.5)
+            assert not consumer.crashes, consumer.crashes[0]
             consumer.close()
         finally:
             consumer.destroy()
@@ -122,7 +135,7 @@ def hold(
         lines = notes.read_text().splitlines()
         times = notes.with_suffix(".times")
         hand_overs = [float(each) for each in times.read_text().split()] if times.exists() else []
-        found = Notes([json.loads(line) for line in lines], hand_overs)
+        found = Notes([json.loads(line) for line in lines], hand_overs, samples)
     deviation = goal.deviation(found)
     return {
         "goal": goal.name,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from amqp import spec
@@ -17,6 +18,7 @@ from amqp.serialization import loads
 from kombu.transport import pyamqp
 
 from controlmq.clients.celery.adapter import CeleryAdapter
+from controlmq.clients.celery.feeding import Feeder
 from controlmq.clients.celery.handled_tasks import TaskKey, task_key
 from controlmq.clients.celery.pool_load import QueueLoad
 from controlmq.clients.celery.timers import Timer
@@ -85,6 +87,8 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
         self._window_adapter = CeleryAdapter(self, timer)
         self.runner = Runner(self._window_adapter)
         self.runner.on_sample = self._turn
+        pool = worker.consumer.pool
+        self._feeder = Feeder(pool.spawn_n) if getattr(pool, "is_green", False) else None
         self._notes: dict[int, Note] = {}
         self._timed: set[int] = set()
         """Tags of messages that Celery keeps until their time, and counts in its prefetch."""
@@ -148,15 +152,23 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             if delivery.redelivered and key is not None and self.worker.handled.has(key, clock()):
                 self.basic_ack(tag)
                 return
-            eta = headers.get("eta")
-            if eta is not None:
+        give = partial(self._give, tag, message, subscription, headers.get("eta"))
+        if self._feeder is None:
+            give()
+        else:
+            self._feeder.put(tag, give)
+
+    def _give(self, tag: int, message: Any, subscription: Subscription, eta: Any) -> None:
+        """Let Celery have a message; it may wait for its pool, or keep the message for later."""
+        if eta is not None:
+            with self.window_lock:
                 self._timed.add(tag)
         subscription.callback(message)
         if eta is not None and _is_far(eta):
             with self.window_lock:
                 if tag in self._timed and not self.runner.stopped:
                     self._parked.add(tag)
-                    load.change(-1)
+                    subscription.load.change(-1)
                     self.runner.park(tag)
 
     def due(self, tag: int) -> None:
@@ -312,7 +324,8 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
     # The end
 
     def give_back_all(self) -> None:
-        """Cancel all consumers and put every held ack on the wire."""
+        """Cancel all consumers, put every held ack on the wire and give back what waits."""
+        waiting = self._feeder.clear() if self._feeder is not None else []
         with self.window_lock:
             if not self.runner.stopped and self.connection is not None:
                 with suppress(OSError, AMQPError):
@@ -322,6 +335,16 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             while self.runner.core.leaving and self.connection is not None and clock() < until:
                 # A lane that the broker has yet to confirm is cancelled, and its acks sent, then.
                 self.connection.drain_events(timeout=LAST_ANSWER_SECONDS)
+            for tag in waiting:
+                self._give_back(tag)
+
+    def _give_back(self, tag: int) -> None:
+        """Let a message that Celery has not got go back to its queue."""
+        with self.window_lock:
+            if not self.runner.stopped and self.connection is not None:
+                self._answered(tag)
+                self.runner.reject(tag, False)
+                self._window_adapter.give_back([tag])
 
     def close(self, *args: Any, **kwargs: Any) -> Any:
         """As py-amqp's; held acks are sent first."""
@@ -334,6 +357,8 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             if not self.runner.stopped:
                 self.runner.stop()
                 self._window_adapter.timer.stop()
+                if self._feeder is not None:
+                    self._feeder.clear()  # the broker delivers these again
                 self.worker.handled.connection_lost(clock())
         super().collect()
 

@@ -14,6 +14,7 @@ from kombu.transport import pyamqp
 from controlmq.clients.celery.channel import AdaptiveChannel
 from controlmq.clients.celery.lost_connection import raise_when_lost
 from controlmq.clients.celery.refusing import check
+from controlmq.clients.celery.result_backend import share_disabled_backend
 from controlmq.clients.celery.timers import timer_of
 from controlmq.clients.celery.worker import AdaptiveWorker
 from controlmq.clients.controlled_consumer import ControlledConsumer
@@ -40,6 +41,8 @@ class WindowStep(bootsteps.StartStopStep):  # type: ignore[misc]
         super().__init__(c, **options)
         check(c, self.settings)
         self.worker = AdaptiveWorker(c, self.settings)
+        if getattr(c.pool, "is_green", False):
+            share_disabled_backend(c.app)
         self._channel: AdaptiveChannel | None = None
         for name in TIMED:
             if hasattr(c, name):

@@ -11,7 +11,11 @@ from controlmq.clients.celery.handled_tasks import HandledTasks
 from controlmq.clients.celery.pool_load import PoolLoad, QueueLoad
 from controlmq.clients.celery.shares import shares
 from controlmq.clients.channel_runner import Runner
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import (
+    LANES_IN_VAIN,
+    ControlledConsumer,
+    Controllers,
+)
 from controlmq.clients.settings import Settings
 from controlmq.consumer.bucket import Bucket
 from controlmq.controllers.limits import Limits
@@ -58,6 +62,8 @@ class AdaptiveWorker:
         self.handled = HandledTasks(settings.max_hold)
         self.load = PoolLoad(lambda: _processes(consumer.pool))
         self.asked = 0
+        self._lanes_in_vain = 0
+        """Connections in a row that ended when a queue, whichever, asked for a further lane."""
         self._controllers = Controllers()
         self._last: dict[str, ControlledConsumer] = {}
         """The consumers before, by their queues."""
@@ -69,6 +75,8 @@ class AdaptiveWorker:
         self.asked = self.consumer.qos.value
         self.load.forget_all()
         self._buckets = None
+        last = [each.lanes_in_vain for each in self._last.values()]
+        self._lanes_in_vain = max(last, default=0)
 
     def new_consumer(
         self, tag: str, queue: str, arguments: dict[str, Any] | None, runner: Runner
@@ -107,6 +115,7 @@ class AdaptiveWorker:
         """Take up the law of the consumer before, once the new one is subscribed."""
         if self.moves and last is not None:
             consumer.go_on_from(last)
+        consumer.give_up_lanes_in_vain(self._lanes_in_vain)
 
     def last_of(self, queue: str) -> ControlledConsumer | None:
         """The consumer that a queue had on the connection before."""
@@ -143,7 +152,12 @@ class AdaptiveWorker:
         """Slots of the next queue, before anybody knows which queues have messages."""
         queues = max(len(self.consumer.task_consumer.queues), 1)
         at = min(len(runner.core.consumers), queues - 1)
-        return shares(max(self.asked, 1), [math.inf] * queues)[at]
+        asked = max(self.asked, 1)
+        if self._lanes_in_vain >= LANES_IN_VAIN:
+            # After a lost connection Celery asks for less, and for all again as tasks end. A single
+            # subscription has to have all slots from the start.
+            asked = max(asked, self.load.size() * self.consumer.prefetch_multiplier)
+        return shares(asked, [math.inf] * queues)[at]
 
     def _share_bucket(self, consumer: ControlledConsumer) -> None:
         """Let one rate that was given for the worker bound all its queues together."""

@@ -6,9 +6,13 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from controlmq.clients.celery.worker import AdaptiveWorker
-from controlmq.clients.channel_runner import Runner
+from controlmq.clients.channel_runner import Runner, clock
+from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.settings import settings_from
+from controlmq.consumer.lanes import Lane
 from controlmq.loop import Sample
 
 
@@ -37,6 +41,7 @@ def celery_consumer(pool: Any = PREFORK) -> Any:
     return SimpleNamespace(
         app=SimpleNamespace(tasks={}),
         pool=pool,
+        prefetch_multiplier=2,
         qos=SimpleNamespace(value=4),
         task_consumer=SimpleNamespace(queues=["orders"]),
     )
@@ -56,3 +61,78 @@ def test_a_controller_that_cannot_be_copied_goes_on_after_a_reconnect() -> None:
 def test_a_pool_of_greenlets_is_as_large_as_it_may_become() -> None:
     assert AdaptiveWorker(celery_consumer(), settings_from()).load.size() == 2
     assert AdaptiveWorker(celery_consumer(IDLE_GEVENT), settings_from()).load.size() == 20
+
+
+class OneLaneEach(NoBroker):
+    """A client whose broker confirms one lane of each queue and answers no further one."""
+
+    def __init__(self) -> None:
+        self.asked: list[Lane] = []
+
+    def open_lane(self, lane: Lane) -> None:
+        first = lane.consumer.queue not in [each.consumer.queue for each in self.asked]
+        self.asked.append(lane)
+        if first:
+            self.runner.lane_opened(lane)
+
+    def connect(self, worker: AdaptiveWorker, queues: list[str]) -> list[ControlledConsumer]:
+        """A new connection of the worker, with consumers of these queues."""
+        self.runner = Runner(self)  # type: ignore[arg-type]
+        worker.connected()
+        consumers = []
+        for queue in queues:
+            last = worker.last_of(queue)
+            consumer, _ = worker.new_consumer(queue, queue, None, self.runner)
+            self.runner.subscribe(consumer.plant)
+            worker.go_on(consumer, last)
+            consumers.append(consumer)
+        worker.share(consumers)
+        return consumers
+
+    def grow(self, consumer: ControlledConsumer, prefetch: int) -> None:
+        """Its queue has shown that it can have lanes, and Celery asks for more."""
+        consumer.plant.first_message({})
+        consumer.prefetch = prefetch
+        self.runner.wake(clock())
+
+
+def test_a_fixed_prefetch_gives_up_lanes_that_end_its_connections(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker = AdaptiveWorker(celery_consumer(), settings_from(interval=60))
+    asked = []
+    for _ in range(4):
+        client = OneLaneEach()
+        (consumer,) = client.connect(worker, ["orders"])
+        client.grow(consumer, 8)
+        asked.append(len(client.asked))
+    assert asked == [2, 2, 1, 1]
+    assert "ends the connection when a further consumer is added" in caplog.text
+
+
+def test_queues_that_end_connections_by_turns_give_up_lanes_together() -> None:
+    celery = celery_consumer()
+    celery.task_consumer.queues = ["orders", "mails"]
+    worker = AdaptiveWorker(celery, settings_from(interval=60))
+    asked = []
+    for number in range(4):
+        client = OneLaneEach()
+        consumers = client.connect(worker, celery.task_consumer.queues)
+        client.grow(consumers[number % 2], 8)
+        asked.append(len(client.asked))
+    assert asked == [3, 3, 2, 2]
+
+
+def test_the_only_subscription_has_room_for_all_that_celery_will_ask_for() -> None:
+    celery = celery_consumer()
+    worker = AdaptiveWorker(celery, settings_from(interval=60))
+    for _ in range(2):
+        client = OneLaneEach()
+        (consumer,) = client.connect(worker, ["orders"])
+        client.grow(consumer, 8)
+    celery.qos.value = 2  # Celery asks for less after a connection was lost
+    client = OneLaneEach()
+    (consumer,) = client.connect(worker, ["orders"])
+    (lane,) = client.asked
+    assert lane.size == 4  # 2 processes times a multiplier of 2
+    assert consumer.prefetch == 2

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
-from tests.live.celery.conftest import StartWorker, unacked
+from tests.live.celery.conftest import ALONE, StartWorker, unacked
 from tests.live.handled import assert_empty
 from tests.testbed import Broker
-from tests.testbed.celery_worker import Worker
-from tests.testbed.publishing import DeclareQueue, QueueKind
+from tests.testbed.celery_worker import Worker, celery_worker
+from tests.testbed.publishing import DeclareQueue, QueueKind, declare_queue
 
 TASKS = 300
 
@@ -121,3 +122,25 @@ def test_queues_share_what_is_asked_for(
     worker.publish(range(300, 900), seconds=0.05, queue=names[2])
     worker.wait(lambda: in_flight(worker, names[2]) == 4, "a queue that alone is busy has all")
     assert worker.redelivered == []
+
+
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
+def test_after_refused_lanes_there_is_a_single_subscription(
+    broker: Broker, request: pytest.FixtureRequest, tmp_path: Path, pool: str
+) -> None:
+    if broker.version < (4, 0):
+        pytest.skip("RabbitMQ 3.10 has no limit of consumers per channel")
+    broker = request.getfixturevalue("disposable_broker")
+    name = declare_queue(broker.parameters, "quorum")
+    limit = "application:set_env(rabbit, consumer_max_per_channel, 1)."
+    broker.control("rabbitmqctl", "eval", limit)
+    plan = [12, 3] * 100
+    with celery_worker(
+        tmp_path, broker.url, [name], kind="quorum", pool=pool, adapt={}, plan=plan, arguments=ALONE
+    ) as worker:
+        worker.publish(range(TASKS), seconds=0.02)
+        worker.wait(lambda: worker.changed and set(worker.begun) == set(range(TASKS)), "all ran")
+        assert worker.log.count("Connection to broker lost") == 2
+        assert "ends the connection when a further consumer is added" in worker.log
+        worker.stop()
+    assert_empty(broker, name)
