@@ -36,11 +36,41 @@ class Ledger:
         """Whether no message is missing whose tag is lower than one in these books. One is where
         the messages of another consumer were handed over first, or where an interrupt came before
         it could be handed over. No frame may stand for several then."""
+        self.next_tag = 0
+        """The tag of the next delivery if none is missing; 0 before the first."""
+        self._taken: set[int] = set()
+        """Tags from that one on that others than deliveries of lanes had."""
 
     def saw(self, tag: int) -> None:
         """Note a delivery or fetch; the first one tells whether the channel was new."""
         if self.whole is None:
             self.whole = tag == 1
+
+    def delivered_out_of_turn(self, tag: int) -> None:
+        """A delivery has come whose tag is not the next.
+
+        A channel numbers what it brings without gaps, and deliveries come in order. A tag that
+        nobody has had is that of a message which an interrupt kept from us when the client had read
+        it: it is not acknowledged, and must not become so by a frame for several.
+        """
+        missing = range(self.next_tag, tag) if self.next_tag else range(0)
+        if self.ordered and not self._taken.issuperset(missing):
+            self.ordered = False
+        self._taken.difference_update(missing)
+        self._take(tag)
+
+    def taken(self, tag: int) -> None:
+        """A tag is that of a message which is no delivery of a lane, or not the next of these."""
+        if not self.next_tag or tag == self.next_tag:
+            self._take(tag)
+        elif tag > self.next_tag and self.ordered:
+            self._taken.add(tag)
+
+    def _take(self, tag: int) -> None:
+        self.next_tag = max(self.next_tag, tag + 1)
+        while self.next_tag in self._taken:
+            self._taken.remove(self.next_tag)
+            self.next_tag += 1
 
     def __contains__(self, tag: int) -> bool:
         return tag in self.unacked or tag in self.fetched

@@ -67,10 +67,15 @@ class Messages:
 
     def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
         """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
-        if self.ledger.ordered:
-            self.ledger.unacked[tag] = lane
+        ledger = self.ledger
+        if tag == ledger.next_tag:
+            ledger.next_tag = tag + 1
         else:
-            self.ledger.enter(tag, lane)
+            ledger.delivered_out_of_turn(tag)
+        if ledger.ordered:
+            ledger.unacked[tag] = lane
+        else:
+            ledger.enter(tag, lane)
         if lane.waiting:
             lane.waiting -= 1
         else:
@@ -87,6 +92,10 @@ class Messages:
 
     def arrived(self, lane: Lane, tag: int, now: float, message: Any) -> None:
         """A message of ``lane`` is here, and waits for :meth:`hand_over`, which returns it."""
+        if tag == self.ledger.next_tag:
+            self.ledger.next_tag = tag + 1
+        else:
+            self.ledger.delivered_out_of_turn(tag)
         self.ledger.gated[tag] = lane
         if lane.waiting:
             lane.waiting -= 1
@@ -151,10 +160,12 @@ class Messages:
             self.longest_call = longest
             self.repeated_call = max(call, LONGEST_CALL_FADES_TO * self.repeated_call)
 
-    def fetched(self, tag: int) -> None:
-        """A message was fetched outside of any consumer."""
+    def fetched(self, tag: int, acknowledged: bool = False) -> None:
+        """A message was fetched outside of any consumer, and perhaps acknowledged by that."""
         self.ledger.saw(tag)
-        self.ledger.fetched.add(tag)
+        self.ledger.taken(tag)
+        if not acknowledged:
+            self.ledger.fetched.add(tag)
 
     # What the user says of them
 
@@ -242,6 +253,7 @@ class Messages:
 
     def came_too_late(self, tag: int) -> None:
         """A message came for a consumer that is cancelled: it goes back when no lane is left."""
+        self.ledger.taken(tag)
         self.ledger.unwanted.append(tag)
         self._return_unwanted()
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock, patch
+
+import pytest
+
+from controlmq.clients.channel_runner import Runner
+from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.settings import settings_from
 from controlmq.clients.upper_limit import SAMPLES_AT_THE_LIMIT, UpperLimit
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample, Step
@@ -44,3 +51,19 @@ def test_a_goal_that_is_reached_or_a_queue_that_gives_too_little_is_not_reported
     assert texts(watched, rate=510, prefetch=13.7) == []
     assert texts(watched, rate=420, prefetch=12.0) == []
     assert texts(watched, rate=420, prefetch=13.7, starved=0.5) == []
+
+
+def test_the_loop_of_a_consumer_logs_it(caplog: pytest.LogCaptureFixture) -> None:
+    adapter = Mock()
+    settings = settings_from(
+        512, lambda sample, goal: 13.7, limits=LIMITS, prefetch=13.7, interval=60
+    )
+    controller = Controllers().new(settings, "orders")
+    consumer = ControlledConsumer("tag", "orders", settings, controller, None, Runner(adapter))
+    sample = Sample(number=1, time=1.0, interval=1.0, prefetch=13.7, arrivals=420)
+    with patch.object(consumer.plant, "observe", lambda: sample):
+        for _ in range(2 * SAMPLES_AT_THE_LIMIT):
+            consumer.turn()
+    (message,) = caplog.messages
+    assert message.startswith("queue orders: ")
+    assert "raise the limit" in message

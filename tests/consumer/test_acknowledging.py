@@ -84,3 +84,37 @@ def test_no_frame_stands_for_a_message_that_was_overtaken() -> None:
     core.acknowledged(3, True, 4.0)
     assert list(core.take_acks()) == [Ack(tag, False) for tag in (2, 3)]
     assert list(core.ledger.unacked) == [6]
+
+
+def test_no_frame_stands_for_a_message_that_never_came_to_us() -> None:
+    core = Core()
+    lane = subscribed(core)
+    for tag in (1, 2, 3):
+        core.delivered(lane, tag, 1.0)
+        core.first_message(lane, tag, {})
+    for tag in (1, 2, 3):
+        core.acknowledged(tag, False, 2.0)
+    assert list(core.take_acks()) == [Ack(3, True)]
+    for tag in (5, 6):  # an interrupt came when the client had read number 4
+        core.delivered(lane, tag, 3.0)
+    core.acknowledged(5, False, 4.0)
+    core.acknowledged(6, True, 4.0)
+    assert list(core.take_acks()) == [Ack(5, False), Ack(6, False)]
+
+
+def test_messages_that_are_no_deliveries_leave_no_gap() -> None:
+    core = Core()
+    lane = subscribed(core)
+    core.delivered(lane, 1, 1.0)
+    core.first_message(lane, 1, {})
+    core.fetched(4)  # while the client has yet to hand over what it read before
+    core.fetched(5, acknowledged=True)
+    core.acknowledged(4, False, 2.0)
+    assert list(core.take_acks()) == [Ack(4, False)]
+    core.came_too_late(3)
+    assert core.take_returns() == [3]
+    for tag in (2, 6, 7):
+        core.delivered(lane, tag, 3.0)
+    for tag in (1, 2, 6, 7):
+        core.acknowledged(tag, False, 4.0)
+    assert list(core.take_acks()) == [Ack(7, True)]

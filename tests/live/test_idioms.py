@@ -14,7 +14,7 @@ from controlmq.clients.pika.wrap import wrap
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
 from controlmq.loop import Step
-from tests.live.handled import Handled, assert_empty
+from tests.live.handled import Handled, assert_empty, left_in
 from tests.live.restless import LANES, changing
 from tests.testbed import Broker, wait_until
 from tests.testbed.publishing import DeclareQueue, connected, fill, process_until
@@ -234,6 +234,34 @@ def test_refusing_whatever_is_out_leaves_held_acks_alone(
     assert consumer.held == 0
     connection.close()
     assert_empty(broker, queue_name)
+
+
+def test_what_was_fetched_before_a_recover_is_acknowledged_by_nobody(
+    broker: Broker, connection: Any, queue: DeclareQueue
+) -> None:
+    name, other = queue("classic"), queue("classic")
+    fill(broker.parameters, name, 6)
+    fill(broker.parameters, other, 1)
+    channel = wrap(connection.channel(), prefetch=3)
+    channel.basic_get(other)
+    handled = Handled()
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.note(method, properties, body)
+
+    channel.basic_consume(name, on_message)
+    process_until(connection, lambda: len(handled.numbers) == 3, "every slot is filled")
+    channel.basic_recover(requeue=True)
+    for count in (6, 9):
+        process_until(
+            connection, lambda count=count: len(handled.numbers) == count, "three more came"
+        )
+        channel.basic_ack(handled.tags[-1], multiple=True)
+    channel.queue_declare(name, passive=True)  # the channel is open at the broker, too
+    connection.close()
+    assert handled.numbers == [0, 1, 2, 0, 1, 2, 3, 4, 5]
+    assert left_in(broker, other) == [0]
+    assert_empty(broker, name)
 
 
 def test_consumers_on_one_channel_have_goals_of_their_own(

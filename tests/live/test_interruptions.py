@@ -9,6 +9,7 @@ from typing import Any
 import pika
 import pytest
 
+from controlmq.clients.channel_runner import Runner
 from controlmq.clients.pika.blocking import BlockingAdapter
 from controlmq.clients.pika.private import give_up_later
 from controlmq.clients.pika.wrap import wrap
@@ -214,6 +215,40 @@ def test_a_message_that_an_interrupt_kept_from_the_handler_is_not_acknowledged(
         process_until(connection, lambda: len(handled) == COUNT - 1, "the others are handled")
         channel.stop_consuming()
     assert left_in(broker, queue_name) == [4]
+
+
+def test_a_message_that_an_interrupt_kept_from_pika_is_not_acknowledged(
+    broker: Broker, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker.parameters, queue_name, COUNT)
+    handled: list[int] = []
+    interrupts = 0
+    received = Runner.received
+
+    def interrupted(self: Runner, lane_tag: str) -> None:
+        """Called when pika has read a message, and before it is in its queue."""
+        nonlocal interrupts
+        # In a dispatch an interrupt is noticed in any case.
+        if handled and not interrupts and not self.adapter.dispatching:  # type: ignore[attr-defined]
+            interrupts += 1
+            raise KeyboardInterrupt
+        received(self, lane_tag)
+
+    monkeypatch.setattr(Runner, "received", interrupted)
+    with connected(broker.parameters) as connection:
+        channel = wrap(connection.channel(), prefetch=20, window="lanes", interval=60)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+        with pytest.raises(KeyboardInterrupt):
+            process_until(connection, lambda: len(handled) == COUNT, "it is interrupted")
+        process_until(connection, lambda: len(handled) == COUNT - 1, "the others are handled")
+        channel.stop_consuming()
+    (missing,) = set(range(COUNT)) - set(handled)
+    assert left_in(broker, queue_name) == [missing]
 
 
 def test_a_message_whose_fetch_was_interrupted_is_not_acknowledged(

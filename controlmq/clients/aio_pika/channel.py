@@ -275,8 +275,8 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             # After a cancellation a message may still come, which nobody gets.
             self.runner.core.ledger.ordered = False
             raise
-        if not no_ack and isinstance(message.delivery, spec.Basic.GetOk):
-            self.runner.core.fetched(message.delivery.delivery_tag)
+        if isinstance(message.delivery, spec.Basic.GetOk):
+            self.runner.core.fetched(message.delivery.delivery_tag, no_ack)
         return message
 
     async def basic_recover(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 from weakref import WeakSet
 
@@ -14,6 +15,8 @@ from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.settings import Settings, settings_from
 from controlmq.clients.tested_versions import warn_if_untested
 from controlmq.errors import InputError
+
+log = logging.getLogger("controlmq")
 
 TESTED_AIO_PIKA = ("10.2",)
 TESTED_AIORMQ = ("7.2",)
@@ -39,6 +42,19 @@ class AdaptiveRobustChannel(RobustChannel):  # type: ignore[misc]
         return _adapted(
             await super().get_underlay_channel(), self.window_settings, self._remembered
         )
+
+    async def _on_close(self, closing: Any) -> Any:
+        """As aio-pika's: the channel is opened again; here also if that fails the first time.
+
+        A further lane that the user has no right to, because it was taken away or a token has
+        expired, closes the channel, and what is opened in its place may not consume either.
+        """
+        try:
+            return await super()._on_close(closing)
+        except Exception as error:
+            log.warning("a channel was closed and cannot consume: %s; trying again", error)
+            self._connection._request_recovery()
+            return error
 
 
 class AdaptiveConnection(RobustConnection):  # type: ignore[misc]

@@ -194,8 +194,7 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         """As pika's."""
 
         def on_get_ok(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            if not auto_ack:
-                self._runner.core.fetched(method.delivery_tag)
+            self._runner.core.fetched(method.delivery_tag, auto_ack)
             callback(channel, method, properties, body)
 
         self._fetching = True

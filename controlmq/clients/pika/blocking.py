@@ -335,8 +335,8 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
             raise
         finally:
             self._fetching = False
-        if message[0] is not None and not auto_ack:
-            self._runner.core.fetched(message[0].delivery_tag)
+        if message[0] is not None:
+            self._runner.core.fetched(message[0].delivery_tag, auto_ack)
         return message
 
     # The rest that matters to a window

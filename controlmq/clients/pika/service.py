@@ -51,8 +51,9 @@ STEADY_AFTER_SECONDS = 10.0
 
 DEFAULT_GRACE_SECONDS = 30.0
 
-CONSUMER_REFUSED_CODES = (403, 530)
-"""With what a broker closes a channel or a connection that asks for one consumer too many."""
+TOO_MANY_CONSUMERS_CODE = 530
+"""With what a broker closes the connection of a channel that asks for one consumer too many. One
+that the user has no right to, perhaps no longer, is answered by 403, and lanes are not to blame."""
 
 
 class UnfinishedError(ControlmqError):
@@ -205,15 +206,15 @@ class Service:
     def _keep_to_one_if_refused(self, error: Exception) -> None:
         """If it was a further lane that the broker refused, ask for none from now on.
 
-        AMQP has no other answer to a consumer that is not allowed than to close the channel or the
-        connection. Every growth of the window would end like that.
+        AMQP has no other answer to a consumer too many than to close the connection. Every growth
+        of the window would end like that.
         """
-        by_broker = isinstance(error, ChannelClosedByBroker | ConnectionClosedByBroker)
+        by_broker = isinstance(error, ConnectionClosedByBroker)
         if self._consumer is None or not by_broker or self._settings.get("window") == "single":
             return
         asked = self._consumer.plant.pending
         further = asked is not None and asked.tag != self._consumer.tag
-        if further and error.reply_code in CONSUMER_REFUSED_CODES:  # type: ignore[attr-defined]
+        if further and error.reply_code == TOO_MANY_CONSUMERS_CODE:  # type: ignore[attr-defined]
             self._settings["window"] = "single"
             log.warning(
                 "queue %s: the broker allows no further consumer on the channel, so the window is "

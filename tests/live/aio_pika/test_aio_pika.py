@@ -16,7 +16,7 @@ from controlmq.clients.aio_pika import adapt, adaptive
 from controlmq.controllers import OpenLoop
 from controlmq.errors import InputError
 from tests.conformance.drivers import plain_message
-from tests.live.handled import assert_empty
+from tests.live.handled import assert_empty, left_in
 from tests.sharing.processes import most_in
 from tests.testbed import Broker
 from tests.testbed.management import DEADLINE
@@ -317,6 +317,35 @@ def test_after_refused_lanes_there_is_a_single_subscription(
     run(program())
     assert_empty(broker, queue)
     assert "ends the connection when a further consumer is added" in caplog.text
+
+
+def test_what_was_fetched_before_a_recover_is_acknowledged_by_nobody(
+    broker: Broker, queue: DeclareQueue
+) -> None:
+    name, other = queue("classic"), queue("classic")
+    fill(broker.parameters, name, 6)
+    fill(broker.parameters, other, 1)
+
+    async def program() -> None:
+        messages: list[Any] = []
+
+        async def on_message(message: Any) -> None:
+            messages.append(message)
+
+        async with channel_on(broker.url, prefetch=3) as channel:
+            await (await channel.get_queue(other)).get()
+            await (await channel.get_queue(name)).consume(on_message)
+            await until(lambda: len(messages) == 3, "every slot is filled")
+            await (await channel.get_underlay_channel()).basic_recover(requeue=True)
+            for count in (6, 9):
+                await until(lambda count=count: len(messages) == count, "three more came")
+                await messages[-1].ack(multiple=True)
+            await channel.declare_queue(name, passive=True)  # the channel is open there, too
+        assert [int(message.body) for message in messages] == [0, 1, 2, 0, 1, 2, 3, 4, 5]
+
+    run(program())
+    assert left_in(broker, other) == [0]
+    assert_empty(broker, name)
 
 
 def test_a_channel_can_be_adapted_by_itself(broker: Broker, queue_name: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.instrumentation.pika import PikaInstrumentor
 
 from controlmq.clients.pika.wrap import wrap
-from tests.live.handled import Handled, assert_empty
+from tests.live.handled import Handled, assert_empty, left_in
 from tests.live.restless import LANES
 from tests.testbed import Broker
 from tests.testbed.publishing import DeclareQueue, connected, fill
@@ -55,6 +55,35 @@ def test_fetching_publishing_confirming_and_refusing(
     assert sorted(numbers) == list(range(101))
     assert_empty(broker, source)
     broker.management.wait_for_queue(results, lambda view: view.messages_ready == 100, "all are in")
+
+
+def test_what_was_fetched_before_a_recover_is_acknowledged_by_nobody(
+    broker: Broker, queue: DeclareQueue, run: Any
+) -> None:
+    name, other = queue("classic"), queue("classic")
+    fill(broker.parameters, name, 6)
+    fill(broker.parameters, other, 1)
+    handled = Handled()
+
+    def program(channel: Any, done: Callable[[], None]) -> None:
+        wrap(channel, prefetch=3)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.note(method, properties, body)
+            if len(handled.numbers) == 3:
+                channel.basic_recover(requeue=True)
+            elif len(handled.numbers) in (6, 9):
+                channel.basic_ack(method.delivery_tag, multiple=True)
+            if len(handled.numbers) == 9:
+                # Answered only where the broker has not closed the channel.
+                channel.queue_declare(name, passive=True, callback=lambda _: done())
+
+        channel.basic_get(other, lambda *_: channel.basic_consume(name, on_message))
+
+    run(broker.parameters, program)
+    assert handled.numbers == [0, 1, 2, 0, 1, 2, 3, 4, 5]
+    assert left_in(broker, other) == [0]
+    assert_empty(broker, name)
 
 
 def test_transactions(broker: Broker, queue: DeclareQueue, run: Any) -> None:

@@ -10,8 +10,10 @@ import pika
 import pika.exceptions
 import pytest
 
+from controlmq.clients.pika.asynchronous import AsynchronousAdapter
 from controlmq.clients.pika.wrap import unwrap, wrap
-from tests.live.handled import Handled, assert_empty
+from tests.live.asynchronous.conftest import DEADLINE
+from tests.live.handled import Handled, assert_empty, left_in
 from tests.live.restless import LANES
 from tests.testbed import Broker
 from tests.testbed.publishing import DeclareQueue, connected, fill
@@ -255,6 +257,45 @@ def test_an_exception_of_a_handler_leaves_no_ack_behind(
     broker.management.wait_for_queue(
         queue_name, lambda view: view.messages_ready == 100, "what was not handled went back"
     )
+
+
+def test_a_message_that_an_interrupt_kept_from_the_handler_is_not_acknowledged(
+    broker: Broker, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker.parameters, queue_name, 200)
+    handled: list[int] = []
+    read = 0
+
+    def interrupted(_adapter: AsynchronousAdapter) -> int:
+        """Called when pika has read a message, and before we note it."""
+        nonlocal read
+        read += 1
+        if read == 5:
+            raise KeyboardInterrupt
+        return 0
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.append(int(body))
+        channel.basic_ack(method.delivery_tag)
+        if len(handled) == 199:
+            channel.connection.close()
+
+    def consume(channel: Any) -> None:
+        wrap(channel, prefetch=20, window="lanes", interval=60)
+        channel.basic_consume(queue_name, on_message)
+
+    monkeypatch.setattr(AsynchronousAdapter, "buffered", interrupted)
+    connection = pika.SelectConnection(
+        broker.parameters,
+        on_open_callback=lambda connection: connection.channel(on_open_callback=consume),
+        on_close_callback=lambda connection, _: connection.ioloop.stop(),
+    )
+    connection.ioloop.call_later(DEADLINE, connection.ioloop.stop)
+    with pytest.raises(KeyboardInterrupt):
+        connection.ioloop.start()
+    connection.ioloop.start()  # as pika's documentation has it
+    assert handled == [number for number in range(200) if number != 4]
+    assert left_in(broker, queue_name) == [4]
 
 
 def test_unwrapping_while_consuming(broker: Broker, queue_name: str, run: Any) -> None:
