@@ -223,6 +223,14 @@ def test_what_was_handled_is_not_handled_again_after_a_lost_connection(
             await until(lambda: channel.adaptive_consumers.get(tag) is not first, "it is back")
             channel.adaptive_consumers[tag].prefetch = 20
             await until(lambda: set(done) == set(range(100)), "all are handled")
+            # What the lost connection had may come again only now.
+            await asyncio.get_running_loop().run_in_executor(
+                None,
+                broker.management.wait_for_queue,
+                name,
+                lambda view: view.messages_ready + view.messages_unacknowledged == 0,
+                "nothing is to come again",
+            )
         assert sorted(done) == list(range(100)), "each once"
 
     run(program())
