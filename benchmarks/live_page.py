@@ -76,11 +76,15 @@ def laws(found: Mapping[str, Any]) -> list[str]:
         )
     if "buffer_time" in found:
         phases = [
-            f"{1000 * phase['mean']:.1f} ms with {1000 * phase['work']:g} ms of work"
+            f"{1000 * phase['mean']:.1f} ms ({1000 * phase['mean_by_littles_law']:.1f}) "
+            f"with {1000 * phase['work']:g} ms of work"
             for phase in found["buffer_time"]["phases"]
         ]
         goal = 1000 * found["buffer_time"]["goal"]
-        parts.append(f"A time in the buffer of {goal:g} ms: {', then '.join(phases)}.")
+        parts.append(
+            f"A time in the buffer of {goal:g} ms: {', then '.join(phases)}. In brackets is what "
+            "Little's law makes of prefetch, rate, round trip and work."
+        )
     return parts
 
 

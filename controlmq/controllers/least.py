@@ -67,7 +67,8 @@ class LeastPrefetch:
     of it, and no more is asked for than that rate needs, with one slot more for the ack that waits
     for its token. What counts then are tokens that found no ack waiting, as far as handlers had
     time for them (0.3 % of it may be idle); without ``capped`` even if they had none. The margin
-    does not grow while messages wait for their tokens, and shrinks where too many do.
+    does not grow while messages wait for their tokens, and shrinks where too many do. Where nothing
+    but the prefetch keeps the consumer from its rate, it grows in proportion to what is lacking.
 
     While something else keeps the prefetch lower than this law asks for, the margin does not
     grow.

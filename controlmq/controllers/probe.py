@@ -60,7 +60,9 @@ class Probe:
             self._starved, self._before = 0, 0.0
             return sample.prefetch if first else None
         self._starved, self._filled = self._starved + 1, 0
-        lacking = 1.0 if rate is None else rate / sample.rate
+        # A queue that has been found short is not asked for as much again.
+        fresh = rate is not None and self._next_rest == REST_SAMPLES
+        lacking = rate / sample.rate if rate is not None and fresh else 1.0
         at_once = TRIED_AT_ONCE_SHARE * lacking > 1
         if self._rest or (self._starved < TRIED_AFTER_SAMPLES and not at_once):
             return None

@@ -81,9 +81,10 @@ def test_a_longer_round_trip_costs_a_ceiling_little(
     assert sum(rate - sample.rate for sample in samples(running)) < 1.2 * rate
 
 
-def test_a_short_queue_is_not_taken_for_a_long_round_trip() -> None:
-    """100 messages/second come, to a consumer that could do 250."""
-    running = world(Goals())
+@pytest.mark.parametrize("goals", [Goals(), Goals(at_most=220)], ids=["least", "at most"])
+def test_a_short_queue_is_not_taken_for_a_long_round_trip(goals: Goals) -> None:
+    """100 messages/second come, to a consumer that could do 220 and more."""
+    running = world(goals)
     running.advance(until=10.0)
     for queue in running.queues:
         queue.endless = False
