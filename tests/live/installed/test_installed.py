@@ -22,6 +22,7 @@ import pytest
 
 from controlmq.cli.main import COMMANDS
 from controlmq.extras import EXTRAS
+from tests.live.handled import assert_empty
 from tests.live.installed.environment import (
     PACKAGES,
     ROOT,
@@ -208,6 +209,27 @@ def test_an_extra_brings_what_is_used_of_it(release: Release, extra: str, tmp_pa
     modules = "; ".join(f"import {module}" for module in EXTRAS[extra])
     done = release.environment.run("-c", f"{modules}\n{WITH_EXTRA[extra]}", beside=beside)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("goal", ["", "goal=200", 'at_most="5/minute"', "buffer_time=0.1"])
+def test_every_goal_works_with_pika_alone(
+    release: Release, broker: Broker, queue_name: str, goal: str
+) -> None:
+    fill(broker.parameters, queue_name, 1)
+    program = f"""
+import controlmq, pika
+channel = pika.BlockingConnection(pika.URLParameters({broker.url!r})).channel()
+controlmq.wrap(channel, {goal})
+def on_message(channel, method, properties, body):
+    channel.basic_ack(method.delivery_tag)
+    channel.stop_consuming()
+channel.basic_consume({queue_name!r}, on_message)
+channel.start_consuming()
+channel.connection.close()
+"""
+    done = release.environment.run("-c", program)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert_empty(broker, queue_name)
 
 
 def test_the_first_example_of_the_readme_settles(
