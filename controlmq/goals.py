@@ -154,7 +154,8 @@ class GoalsByQueue:
             name: value.get(queue) if _mapped(value) else value
             for name, value in self.given.items()
         }
-        if own.get("at_most") is None and _mapped(self.given.get("at_most")):
+        bounds, burst = self.given.get("at_most"), self.given.get("burst")
+        if own.get("at_most") is None and _mapped(bounds) and not _mapped(burst):
             own.pop("burst", None)  # of those queues that are bounded
         return Goals(**{name: value for name, value in own.items() if value is not None})
 

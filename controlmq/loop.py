@@ -27,6 +27,9 @@ A starved share lowers the measured rate by about as much, so 2 % stays below th
 sample-to-sample noise of a consumer.
 """
 
+NO_GROUP = "default"
+"""The group of a loop that was given none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -148,8 +151,8 @@ class Loop:
 
     ``goal`` (messages/second, None for a controller that needs none) may be set between steps; so
     may ``controller``. ``record`` is called with the transition between every two consecutive
-    samples. What a controller has under ``told``, sentences by a word, is in the step, and
-    logged when a word appears for the first time.
+    samples. What a controller has under ``told``, sentences by a key, is in the step, and
+    logged when a key appears for the first time; where there is a ``group``, the line names it.
 
     A controller that raises or returns something that is not a finite number of at least
     0 does not stop the consumer: the prefetch in force stays; this is logged
@@ -164,7 +167,7 @@ class Loop:
         goal: float | None,
         *,
         record: Callable[[Transition], None] | None = None,
-        group: str = "default",
+        group: str = NO_GROUP,
         trace: str = "default",
     ) -> None:
         self.plant = plant
@@ -180,7 +183,8 @@ class Loop:
         self._previous: Sample | None = None
         self._controller_failed = False
         self._record_failed = False
-        self._told: set[str] = set()
+        self.told: set[str] = set()
+        """Keys of what was logged of all that the controller had to tell."""
 
     @property
     def goal(self) -> float:
@@ -232,9 +236,10 @@ class Loop:
     def _tell(self) -> tuple[str, ...]:
         """What the controller has to tell now, logged the first time."""
         told: Mapping[str, str] = getattr(self.controller, "told", {})
-        for word in told.keys() - self._told:
-            log.warning("%s", told[word])
-        self._told |= told.keys()
+        of_group = "" if self.group == NO_GROUP else f"{self.group}: "
+        for key in told.keys() - self.told:
+            log.warning("%s%s", of_group, told[key])
+        self.told |= told.keys()
         return tuple(told.values())
 
     def _write(self, record: Callable[[Transition], None], transition: Transition) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, _ActionsContainer
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -16,11 +17,16 @@ Options: TypeAlias = _ActionsContainer
 """What options are added to: a command, or a group of its options."""
 
 
+def text(word: str) -> str:
+    """A word as it was given, without the space of :func:`keep_negative_numbers`."""
+    return word[1:] if word.startswith(" -") else word
+
+
 def option(
     to: Options,
     usage: str,
     meaning: str,
-    read: Callable[[str], object] = str,
+    read: Callable[[str], object] = text,
     default: Any = None,
     **more: Any,
 ) -> None:
@@ -79,14 +85,18 @@ def fit_of(arguments: Namespace) -> dict[str, Any]:
 
 
 def keep_negative_numbers(argv: Sequence[str]) -> list[str]:
-    """Let ``-6.3e-2`` and ``-0.3+0.1j`` be values: argparse takes them for options.
+    """Let ``-6.3e-2``, ``-0.3+0.1j`` and ``-5/minute`` be values: argparse takes them for options.
 
-    A leading space makes an argument a value, and number parsing ignores it.
+    No option begins with a digit or a point, so these are values even where they are wrong, and
+    what reads them says why. A leading space makes an argument a value, and number parsing ignores
+    it.
     """
     return [f" {word}" if word.startswith("-") and _is_number(word) else word for word in argv]
 
 
 def _is_number(word: str) -> bool:
+    if re.match(r"-[\d.]", word):
+        return True
     try:
         complex(word.replace("i", "j"))
     except ValueError:

@@ -259,10 +259,14 @@ class ControlledConsumer:
         return self._limits
 
     def go_on_from(self, last: ControlledConsumer) -> None:
-        """Take up the prefetch, the goals and the law with its memory where ``last`` had them."""
+        """Take up the prefetch, the goals and the law with its memory where ``last`` had them.
+
+        What was logged of the goals' costs is not logged again.
+        """
         self.give_up_lanes_in_vain(last.lanes_in_vain)
         self._law, self._limits = last._law, last._limits
         self._file, self._limits_given = last._file, last._limits_given
+        self.loop.told = last.loop.told
         if self._off is None:
             self.loop.controller = self._law
             self.prefetch = last.prefetch

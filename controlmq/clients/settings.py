@@ -65,12 +65,11 @@ class Settings:
         above_zero("max_hold", self.max_hold)
         if self.shared is not None:
             self._check_shared(self.shared)
-        if isinstance(self.handlers, int | float):
-            if self.handlers < 1 or self.handlers % 1:
-                raise InputError(
-                    f"handlers is {self.handlers}; give how many messages your program works on "
-                    "at once, or the controlmq.WorkerPool that they run in."
-                )
+        if self.handlers is not None and not _are_handlers(self.handlers):
+            raise InputError(
+                f"handlers is {self.handlers!r}; give how many messages your program works on "
+                "at once, or the controlmq.WorkerPool that they run in."
+            )
 
     def _check_shared(self, name: str) -> None:
         if not isinstance(name, str) or not name or len(name.encode()) > LONGEST_SHARED_BYTES:
@@ -136,6 +135,13 @@ class Settings:
             interval=self.sample_interval,
             handlers=self.handlers,
         )
+
+
+def _are_handlers(given: object) -> bool:
+    """Whether these are a whole number of handlers, or a pool of them."""
+    if isinstance(given, int):
+        return not isinstance(given, bool) and given >= 1
+    return hasattr(given, "totals")
 
 
 def settings_from(

@@ -119,7 +119,7 @@ class Messages:
         if arrived is None:
             return None
         self.ledger.hand_over(arrived.tag)
-        consumer.sensors.handed_over(now)
+        consumer.sensors.handed_over(arrived.since, now)
         if window.bucket is not None:
             surplus = gate.surplus(now, consumer.sensors.turnaround.usual)
             if surplus:

@@ -1,7 +1,8 @@
 """Sensors of a live consumer: what one interval looked like, for very little work per message.
 
 Times come from counts: the area under a count over time, divided by the messages that
-passed, is the mean time each of them stayed (Little's law), so no message carries a stamp.
+passed, is the mean time each of them stayed (Little's law), so no message carries a stamp. Only
+those that wait at the gate do: at a slow rate they wait for longer than an interval.
 
 Starvation is detected from slots. A slot goes to the broker with an ack and comes back with a
 message; matched first in, first out, that takes one turnaround: the round trip and the
@@ -160,6 +161,8 @@ class Sensors:
         self._held_area = 0.0
         self._gated = 0
         self._gated_area = 0.0
+        self._gate_seconds = 0.0
+        """Seconds that the messages handed over in this interval waited at the gate."""
         self._handled = 0
         self.in_call = False
         """Whether the user's code is being called with a message."""
@@ -251,10 +254,11 @@ class Sensors:
                 # A first message that came too soon to be waited for is better than a guess.
                 self.turnaround.measured(taken, now)
 
-    def handed_over(self, now: float) -> None:
-        """A message that has waited is handed over."""
+    def handed_over(self, since: float, now: float) -> None:
+        """A message that has waited at the gate since then is handed over."""
         self.released(0, self._held, now)
         self.arrivals += 1
+        self._gate_seconds += now - since
         self._gated -= 1
         self._in_handler += 1
         self._most_at_once = max(self._most_at_once, self._in_handler)
@@ -373,7 +377,8 @@ class Sensors:
             # No message was waited for, so that each shows the turnaround at most.
             self._turnaround = self._shortest
         handlers, running, waiting = self._handlers_seen()
-        buffered = max(self._buffer_seconds, self._left_seconds, 0.0) + self._gated_area
+        buffered = max(self._buffer_seconds, self._left_seconds, 0.0)
+        in_flight_area = self._handler_area + self._held_area + self._gated_area + buffered
         sample = Sample(
             number=self._number,
             time=now,
@@ -381,11 +386,13 @@ class Sensors:
             prefetch=prefetch,
             arrivals=self.arrivals,
             starved=min(1.0, self._starved / interval),
-            in_flight=(self._handler_area + self._held_area + buffered) / interval,
+            in_flight=in_flight_area / interval,
             handler_time=max(self._handler_area - waiting, 0.0) / self._handled
             if self._handled
             else 0.0,
-            buffer_time=(buffered + waiting) / self.arrivals if self.arrivals else 0.0,
+            buffer_time=(buffered + self._gate_seconds + waiting) / self.arrivals
+            if self.arrivals
+            else 0.0,
             held=self._held_area / interval,
             handlers=handlers,
             busy=min(running / (handlers * interval), 1.0),
@@ -398,7 +405,7 @@ class Sensors:
         self._before += self.arrivals
         self.arrivals = self._handled = self._handled_in_calls = self._turnarounds = 0
         self._open_area = self._handler_area = self._waiting_area = self._held_area = 0.0
-        self._gated_area = 0.0
+        self._gated_area = self._gate_seconds = 0.0
         self._call_seconds = self._left_seconds = 0.0
         self._buffer_seconds = self._turnaround_seconds = 0.0
         self._shortest = math.inf

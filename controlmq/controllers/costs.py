@@ -13,38 +13,52 @@ TOLD_AFTER_SAMPLES = 5
 
 
 class Costs:
-    """The costs of goals that have stood for some samples, by the word of the goal."""
+    """The costs of goals that have stood for some samples, by the goal and its value.
+
+    Between two messages of a slow rate there are samples without any: they show nothing, and what
+    was found before them stands.
+    """
 
     def __init__(self) -> None:
+        self._goals = Goals()
         self._seen: dict[str, int] = {}
+        self._found: dict[str, str] = {}
 
     def __call__(self, sample: Sample, goals: Goals, in_force: str) -> dict[str, str]:
         """One sentence for each goal that has cost something in this sample and those before."""
-        now = costs(sample, goals, in_force)
-        self._seen = {word: self._seen.get(word, 0) + 1 for word in now}
-        return {word: now[word] for word in now if self._seen[word] >= TOLD_AFTER_SAMPLES}
+        if goals != self._goals:
+            self._goals, self._seen, self._found = goals, {}, {}
+        if sample.arrivals or not sample.window_limited:
+            self._found = costs(sample, goals, in_force)
+            self._seen = {key: self._seen.get(key, 0) + 1 for key in self._found}
+        return {
+            key: sentence
+            for key, sentence in self._found.items()
+            if self._seen[key] >= TOLD_AFTER_SAMPLES
+        }
 
 
 def costs(sample: Sample, goals: Goals, in_force: str) -> dict[str, str]:
-    """What goals have cost in this sample, by the word of the goal."""
+    """What goals have cost in this sample, by the goal and its value."""
     found: dict[str, str] = {}
     if not sample.window_limited or not sample.arrivals:
         return found
     idle = 1 - sample.busy
     if in_force == "buffer_time" and goals.buffer_time is not None and idle > COSTLY_SHARE:
         if sample.buffer_time > goals.buffer_time / 2:
-            found["buffer_time"] = (
+            found[f"buffer_time {goals.buffer_time:g}"] = (
                 f"a buffer time of {goals.buffer_time:g} s leaves handlers idle for "
                 f"{100 * idle:.0f} % of their time; give more, or accept the loss"
             )
     if goals.goal is not None and sample.unused > COSTLY_SHARE and idle < COSTLY_SHARE:
-        found["goal"] = (
+        found[f"goal {goals.goal:g}"] = (
             f"the goal of {goals.goal:g}/s is above the {sample.rate:.4g}/s that "
             f"{sample.handlers} busy handlers do; give a lower goal or more handlers"
         )
-    if goals.at_most is not None and idle > COSTLY_SHARE and sample.unused < COSTLY_SHARE:
-        found["at_most"] = (
-            f"the queue offers more than at_most, {goals.at_most:g}/s: messages wait in the "
-            f"queue while handlers are idle for {100 * idle:.0f} % of their time"
-        )
+    if goals.at_most is not None and goals.ceiling == goals.at_most:  # no lower goal binds
+        if idle > COSTLY_SHARE and sample.unused < COSTLY_SHARE:
+            found[f"at_most {goals.at_most:g}"] = (
+                f"the queue offers more than at_most, {goals.at_most:g}/s: messages wait in the "
+                f"queue while handlers are idle for {100 * idle:.0f} % of their time"
+            )
     return found

@@ -29,7 +29,7 @@ class Selector:
         self.controller = controller
         self.in_force = ""
         self.told: dict[str, str] = {}
-        """What goals cost at present, by the word of the goal."""
+        """What goals cost at present, by the goal and its value."""
         self._costs = Costs()
         self._probe = Probe()
         self._least = LeastPrefetch(limits)

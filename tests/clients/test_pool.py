@@ -60,7 +60,13 @@ def test_what_is_cancelled_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> N
         go_on.set()
 
 
-@pytest.mark.parametrize("handlers", [0, -1, 2.5])
-def test_a_number_of_handlers_is_a_whole_one(handlers: float) -> None:
+@pytest.mark.parametrize("handlers", [0, -1, 2.5, 8.0, True, "8", [4]])
+def test_a_number_of_handlers_is_a_whole_one(handlers: object) -> None:
     with pytest.raises(InputError, match=r"handlers is .*; give how many"):
         Settings(handlers=handlers)  # type: ignore[arg-type]
+
+
+def test_handlers_are_a_number_or_a_pool() -> None:
+    with WorkerPool(2) as pool:
+        assert Settings(handlers=pool).handlers is pool
+    assert Settings(handlers=8).handlers == 8

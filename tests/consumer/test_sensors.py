@@ -187,6 +187,19 @@ def test_the_few_messages_of_an_interval_tell_how_long_they_waited() -> None:
     assert sample.buffer_time == pytest.approx(1.0)  # of 0 and 2 seconds
 
 
+def test_a_message_has_waited_at_the_gate_since_it_came_and_not_since_the_last_sample() -> None:
+    sensors = Sensors(0.0, 1.0)
+    sensors.released(2, 0, 0.0)
+    sensors.delivered(0.5, 0, gated=True)
+    sensors.delivered(0.5, 0, gated=True)
+    taken = [sensors.close(float(end), 2.0) for end in range(1, 8)]
+    sensors.handed_over(0.5, 7.5)
+    taken.append(sensors.close(8.0, 2.0))
+    assert [sample.gated for sample in taken] == [1.0] + [2.0] * 6 + [1.5]
+    assert [sample.in_flight for sample in taken] == [1.0] + [2.0] * 7
+    assert [sample.buffer_time for sample in taken] == [0.0] * 7 + [7.0]
+
+
 def handed_on(handlers: int | None, at_once: int = 10, work: float = 0.1) -> Sample:
     """A client hands ``at_once`` messages to a pool of 2 threads, again and again."""
     sensors = Sensors(0.0, 100.0, handlers)

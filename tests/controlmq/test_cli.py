@@ -38,6 +38,27 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return lines[0]
 
 
+class TestRun:
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            ("--at-most -5/minute", "at_most is -5; give a number above 0."),
+            ("--goal -1/s", "goal is -1; give a number above 0."),
+            ("--buffer-time -100ms", "buffer_time is -100; give a number above 0."),
+            (
+                "--goal -.5/parsec",
+                "goal is '-.5/parsec'; give messages per second, minute, hour or day, as in "
+                "'5/minute'.",
+            ),
+        ],
+    )
+    def test_a_goal_below_zero_gets_its_own_sentence(
+        self, capsys: pytest.CaptureFixture[str], words: str, sentence: str
+    ) -> None:
+        given = ["run", "--queue", "orders", "--handler", "shop:handle", *words.split()]
+        assert refusal(capsys, *given).endswith(sentence)
+
+
 class TestDesign:
     def test_published_pi(self, capsys: pytest.CaptureFixture[str]) -> None:
         found = design(

@@ -101,6 +101,14 @@ def test_a_burst_is_that_of_the_ceiling() -> None:
     assert goals.of("others") == Goals()
 
 
+def test_a_burst_for_a_queue_without_a_ceiling_is_refused() -> None:
+    with pytest.raises(InputError, match="queue mail: burst is for at_most, which is not given"):
+        GoalsByQueue({"at_most": {"orders": 5}, "burst": {"mail": 2}})
+    goals = GoalsByQueue({"at_most": {"orders": 5, "mail": 3}, "burst": {"mail": 2}})
+    assert goals.of("mail") == Goals(at_most=3, burst=2)
+    assert goals.of("orders") == Goals(at_most=5)
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

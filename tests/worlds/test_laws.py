@@ -97,6 +97,23 @@ def test_a_short_queue_is_not_taken_for_a_long_round_trip(goals: Goals) -> None:
     assert statistics.fmean(sample.prefetch for sample in starved) < 1.2 * before
 
 
+@pytest.mark.parametrize("goals", [Goals(at_most=1 / 12), Goals(at_most=0.2, buffer_time=4)])
+def test_samples_tell_how_long_messages_wait_for_a_slow_ceiling(goals: Goals) -> None:
+    running = world(goals)
+    gate = running.program.subscriptions[0].consumer.gate
+    waits, count = [], gate.count
+
+    def counted(since: float, now: float) -> None:
+        waits.append(now - since)
+        count(since, now)
+
+    gate.count = counted  # type: ignore[method-assign]
+    running.advance(until=119.5)
+    told = [sample.buffer_time for sample in samples(running) if sample.arrivals]
+    assert told == pytest.approx(waits, abs=0.01)  # one message each
+    assert statistics.fmean(waits) > 3
+
+
 def test_a_pool_whose_size_nobody_told_is_not_flooded() -> None:
     running = world(Goals(at_most=380), handlers=4, work=0.02)
     running.advance(until=40.5)
