@@ -157,6 +157,12 @@ def settings_from(
             f"there is no setting {unknown[0]!r}; see controlmq.wrap for those there are."
         )
     resolved = None
+    if controller is None and model is not None:
+        if goal is None:
+            raise InputError(
+                "a model is for holding a goal; give a goal in messages/second, or no model."
+            )
+        controller = model
     if controller is not None:
         resolved = resolve(controller, model=model, limits=limits)
     goals = {
