@@ -136,7 +136,11 @@ class ControlledConsumer:
 
     @property
     def goals(self) -> Goals:
-        """All that the consumer is to do. Set them, and it goes on from where it is."""
+        """All that the consumer is to do. Set them, and it goes on from where it is.
+
+        They may be set from any thread; another than the connection's leaves it to that one to
+        bound the rate, as soon as it can.
+        """
         return self._goals
 
     @goals.setter
@@ -151,11 +155,11 @@ class ControlledConsumer:
         if goals.goal is not None:
             self.loop.goal = goals.goal
         self._goals = goals
-        self._pace()
+        self._runner.call_in_thread(self._pace)
 
     def _pace(self) -> None:
         """Let the consumer keep to the rate itself, unless a controller holds it."""
-        if self._off is not None:
+        if self._off is not None or not self.running:
             return
         if self.shared is not None and self._goals.at_most is not None:
             self.shared.follow(self._goals.at_most, self._goals.burst)
