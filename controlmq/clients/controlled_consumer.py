@@ -150,10 +150,17 @@ class ControlledConsumer:
                 f"the prefetch of consumer {self.tag} is fixed; wrap without prefetch= to give it "
                 "goals."
             )
-        if isinstance(self._law, Selector):
-            self._law.goals = goals
-        if goals.goal is not None:
-            self.loop.goal = goals.goal
+        law = self._law
+        own = law.controller if isinstance(law, Selector) else law
+        if own is not None:
+            _check_goal(self.queue, goals, own)
+        if isinstance(law, Selector):
+            law.goals = goals
+        else:
+            self._law = _combined(goals, self._limits, law)
+            if self._off is None:
+                self.loop.controller = self._law
+        self.loop.goal = goals.goal
         self._goals = goals
         self._runner.call_in_thread(self._pace)
 
@@ -342,16 +349,8 @@ class Controllers:
         if settings.controller is None:
             return Selector(goals, settings.limits or Limits.widest())
         controller = self._own(settings.controller.make())
-        # A plan has no goal, and needs none.
-        if goals.goal is None and not isinstance(controller, OpenLoop):
-            raise InputError(
-                f"queue {queue} has no goal; give one in messages/second, for a controller of "
-                "your own too."
-            )
-        if goals.buffer_time is None and not goals.protect:
-            return controller  # as published
-        limits = settings.limits or settings.controller.limits or Limits.widest()
-        return Selector(goals, limits, controller)
+        _check_goal(queue, goals, controller)
+        return _combined(goals, settings.limits or settings.controller.limits, controller)
 
     def _own(self, controller: Controller) -> Controller:
         """``controller`` itself the first time, a copy of what it was then from the second on.
@@ -371,6 +370,22 @@ class Controllers:
                 "each, with a controller of its own."
             )
         return copy.deepcopy(self._copy)
+
+
+def _check_goal(queue: str, goals: Goals, controller: Controller) -> None:
+    """Refuse a controller without a goal; a plan has none, and needs none."""
+    if goals.goal is None and not isinstance(controller, OpenLoop):
+        raise InputError(
+            f"queue {queue} has no goal; give one in messages/second, for a controller of "
+            "your own too."
+        )
+
+
+def _combined(goals: Goals, limits: Limits | None, controller: Controller) -> Controller:
+    """``controller`` as published, or with the laws of the goals that it does not know."""
+    if goals.buffer_time is None and not goals.protect:
+        return controller
+    return Selector(goals, limits or Limits.widest(), controller)
 
 
 def _hold(sample: Sample, goal: float) -> float:
