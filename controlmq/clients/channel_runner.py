@@ -306,7 +306,7 @@ class Runner:
             self._adapter.call_threadsafe(callback)
 
     def retarget(self, consumer: Consumer, prefetch: float) -> None:
-        """Aim a consumer at another prefetch; its lanes follow soon. May be called by any thread."""
+        """Aim a consumer at another prefetch; its lanes follow soon. Any thread may ask."""
         self.call_in_thread(partial(self._retarget, consumer, prefetch))
 
     def _retarget(self, consumer: Consumer, prefetch: float) -> None:

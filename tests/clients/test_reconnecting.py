@@ -1,4 +1,4 @@
-"""What a channel is wrapped with after a reconnect: nothing that has to be read from a file again."""
+"""What a channel is wrapped with after a reconnect: nothing that is read from a file again."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def wrap(
     ``controller``, anything :func:`controlmq.controllers.resolve.controller_from` takes, holds
     the rate ``goal`` by moving the prefetch, as published;
     ``model``, itself or its file, is what the gains of a law given by name come from; without a
-    ``controller`` that law is PI. A file is read again whenever it changes. The loop turns every ``interval`` seconds: the model's, or 1
-    without one.
+    ``controller`` that law is PI. A file is read again whenever it changes. The loop turns every
+    ``interval`` seconds: the model's, or 1 without one.
 
     ``prefetch`` is where a consumer starts, and where it stays without a goal; without it, what
     ``basic_qos`` said, else what the model expects to meet the goal, else 1. ``limits`` bound it,
