@@ -172,7 +172,7 @@ class Loop:
     ) -> None:
         self.plant = plant
         self.controller = controller
-        self._goal = math.nan if goal is None else above_zero("goal", goal)
+        self.goal = goal
         self.record = record
         self.group = group
         self.trace = trace
@@ -192,8 +192,8 @@ class Loop:
         return self._goal
 
     @goal.setter
-    def goal(self, goal: float) -> None:
-        self._goal = above_zero("goal", goal)
+    def goal(self, goal: float | None) -> None:
+        self._goal = math.nan if goal is None else above_zero("goal", goal)
 
     def step(self) -> Step:
         """Close one interval, record it, decide and put the decision in force."""

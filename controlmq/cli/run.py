@@ -111,11 +111,17 @@ def run(arguments: Namespace) -> int:
     from controlmq.clients.settings import settings_from
     from controlmq.clients.stopping import Stop
 
-    if arguments.controller and arguments.goal is None:
-        raise InputError("a controller needs a goal; give --goal in messages/second.")
+    if (arguments.controller or arguments.model) and arguments.goal is None:
+        raise InputError("a controller or a model needs a goal; give --goal in messages/second.")
     goals = {word: getattr(arguments, word) for word in WORDS}
     # Refuses mistakes before there is a connection.
-    settings_from(**goals, shared=arguments.shared)
+    settings_from(
+        **goals,
+        shared=arguments.shared,
+        controller=arguments.controller,
+        model=arguments.model,
+        limits=limits_of(arguments),
+    )
     serve_observers(arguments)
     stop = Stop()
     seen = 0
@@ -144,7 +150,7 @@ def run(arguments: Namespace) -> int:
                 stop,
                 **goals,
                 shared=arguments.shared,
-                controller=arguments.controller or (arguments.model if arguments.goal else None),
+                controller=arguments.controller,
                 model=arguments.model,
                 prefetch=arguments.prefetch,
                 limits=limits_of(arguments),

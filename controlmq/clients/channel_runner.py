@@ -295,15 +295,19 @@ class Runner:
             self.carry_out()
             self._set_timer(now)
 
-    def retarget(self, consumer: Consumer, prefetch: float) -> None:
-        """Aim a consumer at another prefetch; its lanes follow soon. May be called by any thread.
+    def call_in_thread(self, callback: Callable[[], None]) -> None:
+        """Have the thread that turns the loop call this: at once if it asks, else soon.
 
-        The thread that turns the loop alone touches the connection.
+        That thread alone touches the core, the timer and the connection. Any thread may ask.
         """
         if get_ident() == self._thread:
-            self._retarget(consumer, prefetch)
-        else:
-            self._adapter.call_threadsafe(partial(self._retarget, consumer, prefetch))
+            callback()
+        elif not self.stopped:
+            self._adapter.call_threadsafe(callback)
+
+    def retarget(self, consumer: Consumer, prefetch: float) -> None:
+        """Aim a consumer at another prefetch; its lanes follow soon. Any thread may ask."""
+        self.call_in_thread(partial(self._retarget, consumer, prefetch))
 
     def _retarget(self, consumer: Consumer, prefetch: float) -> None:
         if self.stopped or consumer.cancelled:

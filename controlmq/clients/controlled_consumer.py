@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from controlmq.checks import prefetch_count
 from controlmq.clients import kill_switch
+from controlmq.clients.beyond_model import BeyondModel
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.kill_switch import Off
@@ -19,10 +20,12 @@ from controlmq.clients.shared_goal import SharedGoal
 from controlmq.clients.upper_limit import UpperLimit
 from controlmq.consumer.consumer import Consumer
 from controlmq.controllers import Limits, OpenLoop
+from controlmq.controllers.resolve import ResolvedController
 from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
 from controlmq.goals import Given, Goals
 from controlmq.loop import Controller, Loop, Sample, Step
+from controlmq.model import ArxModel
 from controlmq.observe.registry import registry
 
 log = logging.getLogger("controlmq")
@@ -70,6 +73,7 @@ class ControlledConsumer:
         self._on_step = settings.on_step
         self._on_step_failed = False
         self._upper_limit = UpperLimit()
+        self._beyond_model = BeyondModel(_unlimited_model(given))
         self._lanes_in_vain = 0
         """Connections in a row that ended when a further lane was asked for."""
         self._limits_given = settings.limits is not None
@@ -136,7 +140,11 @@ class ControlledConsumer:
 
     @property
     def goals(self) -> Goals:
-        """All that the consumer is to do. Set them, and it goes on from where it is."""
+        """All that the consumer is to do. Set them, and it goes on from where it is.
+
+        They may be set from any thread; another than the connection's leaves it to that one to
+        bound the rate, as soon as it can.
+        """
         return self._goals
 
     @goals.setter
@@ -146,16 +154,23 @@ class ControlledConsumer:
                 f"the prefetch of consumer {self.tag} is fixed; wrap without prefetch= to give it "
                 "goals."
             )
-        if isinstance(self._law, Selector):
-            self._law.goals = goals
-        if goals.goal is not None:
-            self.loop.goal = goals.goal
+        law = self._law
+        own = law.controller if isinstance(law, Selector) else law
+        if own is not None:
+            _check_goal(self.queue, goals, own)
+        if isinstance(law, Selector):
+            law.goals = goals
+        else:
+            self._law = _combined(goals, self._limits, law)
+            if self._off is None:
+                self.loop.controller = self._law
+        self.loop.goal = goals.goal
         self._goals = goals
-        self._pace()
+        self._runner.call_in_thread(self._pace)
 
     def _pace(self) -> None:
         """Let the consumer keep to the rate itself, unless a controller holds it."""
-        if self._off is not None:
+        if self._off is not None or not self.running:
             return
         if self.shared is not None and self._goals.at_most is not None:
             self.shared.follow(self._goals.at_most, self._goals.burst)
@@ -214,13 +229,17 @@ class ControlledConsumer:
             self._follow(self._file)
         self._follow_share()
         self.last = self.loop.step()
-        missed = self._upper_limit.missed(self.last, self.plant.limits)
-        if missed is not None and self.loop.controller is not _hold:
-            log.warning("queue %s: %s", self.queue, missed)
+        if self.loop.controller is not _hold:
+            self._warn(self._upper_limit.missed(self.last, self.plant.limits))
+            self._warn(self._beyond_model.passed(self.last))
         self._obey(kill_switch.look())
         registry.sampled(self, self.last)
         if self._on_step is not None:
             self._report(self._on_step, self.last)
+
+    def _warn(self, text: str | None) -> None:
+        if text is not None:
+            log.warning("queue %s: %s", self.queue, text)
 
     def _obey(self, off: Off | None) -> None:
         """Stop adapting, or adapt again, if the kill switch was turned."""
@@ -267,6 +286,7 @@ class ControlledConsumer:
         self._law, self._limits = last._law, last._limits
         self._file, self._limits_given = last._file, last._limits_given
         self.loop.told = last.loop.told
+        self._beyond_model = last._beyond_model
         if self._off is None:
             self.loop.controller = self._law
             self.prefetch = last.prefetch
@@ -309,6 +329,7 @@ class ControlledConsumer:
                 self._law = found.make()
             if not self._limits_given:
                 self._limits = found.limits
+            self._beyond_model.model = _unlimited_model(found)
             if self._off is None:
                 self.loop.controller = self._law
                 self._runner.core.limited(self.plant, self._limits, self.plant.now)
@@ -342,16 +363,8 @@ class Controllers:
         if settings.controller is None:
             return Selector(goals, settings.limits or Limits.widest())
         controller = self._own(settings.controller.make())
-        # A plan has no goal, and needs none.
-        if goals.goal is None and not isinstance(controller, OpenLoop):
-            raise InputError(
-                f"queue {queue} has no goal; give one in messages/second, for a controller of "
-                "your own too."
-            )
-        if goals.buffer_time is None and not goals.protect:
-            return controller  # as published
-        limits = settings.limits or settings.controller.limits or Limits.widest()
-        return Selector(goals, limits, controller)
+        _check_goal(queue, goals, controller)
+        return _combined(goals, settings.limits or settings.controller.limits, controller)
 
     def _own(self, controller: Controller) -> Controller:
         """``controller`` itself the first time, a copy of what it was then from the second on.
@@ -371,6 +384,27 @@ class Controllers:
                 "each, with a controller of its own."
             )
         return copy.deepcopy(self._copy)
+
+
+def _unlimited_model(given: ResolvedController | None) -> ArxModel | None:
+    """The model whose range the prefetch may leave, if there is one."""
+    return given.model if given is not None and given.limits is None else None
+
+
+def _check_goal(queue: str, goals: Goals, controller: Controller) -> None:
+    """Refuse a controller without a goal; a plan has none, and needs none."""
+    if goals.goal is None and not isinstance(controller, OpenLoop):
+        raise InputError(
+            f"queue {queue} has no goal; give one in messages/second, for a controller of "
+            "your own too."
+        )
+
+
+def _combined(goals: Goals, limits: Limits | None, controller: Controller) -> Controller:
+    """``controller`` as published, or with the laws of the goals that it does not know."""
+    if goals.buffer_time is None and not goals.protect:
+        return controller
+    return Selector(goals, limits or Limits.widest(), controller)
 
 
 def _hold(sample: Sample, goal: float) -> float:

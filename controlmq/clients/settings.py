@@ -107,13 +107,17 @@ class Settings:
         return self.controller is not None or self.prefetch is None or goals != Goals()
 
     def start(self, asked: float | None, goal: float | None, limits: Limits | None) -> float:
-        """The prefetch to start from; ``asked`` is what ``basic_qos`` said."""
+        """The prefetch to start from; ``asked`` is what ``basic_qos`` said.
+
+        What a model expects is taken up to the end of its range, from where the search goes on.
+        """
         if self.prefetch is not None:
             prefetch = self.prefetch
         elif asked:
             prefetch = asked
         elif goal is not None and self.controller is not None and self.controller.model is not None:
-            prefetch = self.controller.model.prefetch_for(goal)
+            model = self.controller.model
+            prefetch = (limits or Limits.of(model)).clamp(model.prefetch_for(goal))
         else:
             prefetch = START_PREFETCH
         return limits.clamp(prefetch) if limits else prefetch
@@ -163,8 +167,16 @@ def settings_from(
             f"there is no setting {unknown[0]!r}; see controlmq.wrap for those there are."
         )
     resolved = None
+    if controller is None and model is not None:
+        if goal is None:
+            raise InputError(
+                "a model is for holding a goal; give a goal in messages/second, or no model."
+            )
+        controller = model
     if controller is not None:
-        resolved = resolve(controller, model=model, limits=limits)
+        # A single subscription has all its slots from the start: the model says how many.
+        beyond = others.get("window") != "single"
+        resolved = resolve(controller, model=model, limits=limits, beyond_model=beyond)
     goals = {
         "goal": goal,
         "at_most": at_most,

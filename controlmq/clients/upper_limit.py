@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Step
 
@@ -21,7 +23,12 @@ class UpperLimit:
 
     def missed(self, step: Step, limits: Limits | None) -> str | None:
         """What to tell the operator after this step, if anything."""
-        if limits is None or step.prefetch < limits.high or not step.sample.window_limited:
+        if (
+            limits is None
+            or math.isnan(step.goal)
+            or step.prefetch < limits.high
+            or not step.sample.window_limited
+        ):
             self._rates.clear()
             return None
         self._rates.append(step.sample.rate)

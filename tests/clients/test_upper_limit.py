@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from unittest.mock import Mock, patch
 
 import pytest
@@ -51,6 +52,10 @@ def test_a_goal_that_is_reached_or_a_queue_that_gives_too_little_is_not_reported
     assert texts(watched, rate=510, prefetch=13.7) == []
     assert texts(watched, rate=420, prefetch=12.0) == []
     assert texts(watched, rate=420, prefetch=13.7, starved=0.5) == []
+
+
+def test_without_a_goal_there_is_nothing_to_report() -> None:
+    assert texts(UpperLimit(), rate=420, prefetch=13.7, goal=math.nan) == []
 
 
 def test_the_loop_of_a_consumer_logs_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controlmq.cli.main import main
 from controlmq.clients.settings import settings_from
+from controlmq.controllers import PI
+from controlmq.controllers.resolve import default_tuning
 from controlmq.errors import InputError
 from controlmq.goals import Goals, GoalsByQueue
+from controlmq.model import ArxModel
+
+MODEL = ArxModel(a=0.1, b=70.0, c=0.0, interval=1.0, linear_range=(0.5, 9.0))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +114,30 @@ def test_a_burst_for_a_queue_without_a_ceiling_is_refused() -> None:
     goals = GoalsByQueue({"at_most": {"orders": 5, "mail": 3}, "burst": {"mail": 2}})
     assert goals.of("mail") == Goals(at_most=3, burst=2)
     assert goals.of("orders") == Goals(at_most=5)
+
+
+def test_a_model_with_a_goal_is_a_controller_that_holds_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    MODEL.save(path)
+    for model in (MODEL, path, str(path)):
+        controller = settings_from(400, model=model).controller
+        assert controller is not None
+        assert controller.model == MODEL
+        law = controller.make()
+        assert isinstance(law, PI)
+        assert law.gains == default_tuning("pi", MODEL).gains
+
+
+@pytest.mark.parametrize("given", [{}, {"at_most": 50}, {"prefetch": 20}])
+def test_a_model_without_a_goal_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="a model is for holding a goal"):
+        settings_from(model=MODEL, **given)
+
+
+def test_the_command_refuses_a_model_without_a_goal(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "--queue", "orders", "--work", "0", "--prefetch", "1", "--model", "m.json"]
+    assert main(words) == 2
+    assert "needs a goal; give --goal" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,47 @@ def test_the_smallest_prefetch_wins_and_goals_may_change() -> None:
     assert plant.run(selector, both, 30)[-1] == pytest.approx(alone, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Goals(goal=200), Goals(at_most=200)),
+        (Goals(at_most=200), Goals(goal=200)),
+        (Goals(goal=200), Goals(goal=200, buffer_time=0.5, protect=True)),
+        (Goals(goal=200, buffer_time=0.5, protect=True), Goals(goal=200)),
+        (Goals(buffer_time=0.1), Goals(buffer_time=0.1, protect=True)),
+        (Goals(buffer_time=0.1, protect=True), Goals(buffer_time=0.1)),
+    ],
+)
+def test_goals_that_need_the_same_prefetch_follow_each_other_without_a_bump(
+    before: Goals, after: Goals
+) -> None:
+    selector, plant = Selector(before, LIMITS), Formulas(bucket=before.ceiling or float("inf"))
+    settled = plant.run(selector, 1.0, 60)[-1]
+    selector.goals = after
+    assert plant.run(selector, settled, 1) == pytest.approx([settled], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Goals(), Goals(goal=200)),
+        (Goals(goal=200), Goals(at_most=50)),
+        (Goals(at_most=50), Goals(goal=200)),
+        (Goals(at_most=100), Goals(buffer_time=0.1)),
+        (Goals(buffer_time=0.1), Goals(at_most=100)),
+        (Goals(buffer_time=0.1), Goals(protect=True)),
+    ],
+)
+def test_the_first_step_after_a_change_of_goals_does_not_go_too_far(
+    before: Goals, after: Goals
+) -> None:
+    selector, plant = Selector(before, LIMITS), Formulas(bucket=before.ceiling or float("inf"))
+    old = plant.run(selector, 1.0, 60)[-1]
+    selector.goals, plant.bucket = after, after.ceiling or float("inf")
+    first, *_, new = plant.run(selector, old, 60)
+    assert 0.85 * min(old, new) <= first <= 1.15 * max(old, new)
+
+
 def test_handlers_that_slow_down_get_less_and_come_back() -> None:
     """Eight servers behind the handlers: beyond eight messages each takes longer."""
     law, prefetch, held = Protect(LIMITS), 4.0, []

@@ -139,6 +139,13 @@ def test_a_goal_set_later_is_checked_too() -> None:
     assert loop.goal == 40
 
 
+def test_a_goal_may_be_taken_away() -> None:
+    loop = Loop(StaticPlant(), lambda sample, goal: sample.prefetch, goal=40)
+    loop.goal = None
+    assert math.isnan(loop.goal)
+    assert math.isnan(loop.step().goal)
+
+
 @pytest.mark.parametrize("goal", [0, -1, math.nan, math.inf])
 def test_a_goal_must_be_above_0(goal: float) -> None:
     with pytest.raises(InputError, match="goal"):

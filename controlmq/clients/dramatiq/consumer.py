@@ -149,7 +149,7 @@ def _words(words: dict[str, Any], last: ControlledConsumer | None) -> dict[str, 
     A controller remembers, so that every queue has a copy of its own.
     """
     controller = words.get("controller")
-    if controller is None:
+    if controller is None and words.get("model") is None:
         return words
     if last is not None and last.adapts:
         # The law itself is taken over later; its file may be missing just now.

@@ -189,11 +189,11 @@ class Service:
         """A wrapped channel that consumes, from the second time on from where the last one was."""
         last, settings = self._consumer, self._settings
         if last is not None and last.adapts:
-            settings = settings | {"prefetch": None, "limits": last.limits, "model": None}
-            settings["interval"] = last.plant.interval
-            if settings.get("controller") is not None:
+            if settings.get("controller") is not None or settings.get("model") is not None:
                 # The law itself is taken over below; its file may be missing just now.
-                settings["controller"] = _stand_in
+                settings = settings | {"controller": _stand_in, "model": None}
+            settings = settings | {"prefetch": None, "limits": last.limits}
+            settings["interval"] = last.plant.interval
         channel = wrap(connection.channel(), **settings)
         if last is not None and last.adapts:
             channel.basic_qos(prefetch_count=max(1, math.ceil(last.prefetch)))
