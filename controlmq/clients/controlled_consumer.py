@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from controlmq.checks import prefetch_count
 from controlmq.clients import kill_switch
-from controlmq.clients.beyond_model import BeyondModel
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.kill_switch import Off
@@ -20,12 +19,10 @@ from controlmq.clients.shared_goal import SharedGoal
 from controlmq.clients.upper_limit import UpperLimit
 from controlmq.consumer.consumer import Consumer
 from controlmq.controllers import Limits, OpenLoop
-from controlmq.controllers.resolve import ResolvedController
 from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
 from controlmq.goals import Given, Goals
 from controlmq.loop import Controller, Loop, Sample, Step
-from controlmq.model import ArxModel
 from controlmq.observe.registry import registry
 
 log = logging.getLogger("controlmq")
@@ -73,7 +70,6 @@ class ControlledConsumer:
         self._on_step = settings.on_step
         self._on_step_failed = False
         self._upper_limit = UpperLimit()
-        self._beyond_model = BeyondModel(_unlimited_model(given))
         self._lanes_in_vain = 0
         """Connections in a row that ended when a further lane was asked for."""
         self._limits_given = settings.limits is not None
@@ -229,17 +225,13 @@ class ControlledConsumer:
             self._follow(self._file)
         self._follow_share()
         self.last = self.loop.step()
-        if self.loop.controller is not _hold:
-            self._warn(self._upper_limit.missed(self.last, self.plant.limits))
-            self._warn(self._beyond_model.passed(self.last))
+        missed = self._upper_limit.missed(self.last, self.plant.limits)
+        if missed is not None and self.loop.controller is not _hold:
+            log.warning("queue %s: %s", self.queue, missed)
         self._obey(kill_switch.look())
         registry.sampled(self, self.last)
         if self._on_step is not None:
             self._report(self._on_step, self.last)
-
-    def _warn(self, text: str | None) -> None:
-        if text is not None:
-            log.warning("queue %s: %s", self.queue, text)
 
     def _obey(self, off: Off | None) -> None:
         """Stop adapting, or adapt again, if the kill switch was turned."""
@@ -286,7 +278,6 @@ class ControlledConsumer:
         self._law, self._limits = last._law, last._limits
         self._file, self._limits_given = last._file, last._limits_given
         self.loop.told = last.loop.told
-        self._beyond_model = last._beyond_model
         if self._off is None:
             self.loop.controller = self._law
             self.prefetch = last.prefetch
@@ -329,7 +320,6 @@ class ControlledConsumer:
                 self._law = found.make()
             if not self._limits_given:
                 self._limits = found.limits
-            self._beyond_model.model = _unlimited_model(found)
             if self._off is None:
                 self.loop.controller = self._law
                 self._runner.core.limited(self.plant, self._limits, self.plant.now)
@@ -384,11 +374,6 @@ class Controllers:
                 "each, with a controller of its own."
             )
         return copy.deepcopy(self._copy)
-
-
-def _unlimited_model(given: ResolvedController | None) -> ArxModel | None:
-    """The model whose range the prefetch may leave, if there is one."""
-    return given.model if given is not None and given.limits is None else None
 
 
 def _check_goal(queue: str, goals: Goals, controller: Controller) -> None:

@@ -107,17 +107,13 @@ class Settings:
         return self.controller is not None or self.prefetch is None or goals != Goals()
 
     def start(self, asked: float | None, goal: float | None, limits: Limits | None) -> float:
-        """The prefetch to start from; ``asked`` is what ``basic_qos`` said.
-
-        What a model expects is taken up to the end of its range, from where the search goes on.
-        """
+        """The prefetch to start from; ``asked`` is what ``basic_qos`` said."""
         if self.prefetch is not None:
             prefetch = self.prefetch
         elif asked:
             prefetch = asked
         elif goal is not None and self.controller is not None and self.controller.model is not None:
-            model = self.controller.model
-            prefetch = (limits or Limits.of(model)).clamp(model.prefetch_for(goal))
+            prefetch = self.controller.model.prefetch_for(goal)
         else:
             prefetch = START_PREFETCH
         return limits.clamp(prefetch) if limits else prefetch
@@ -174,9 +170,7 @@ def settings_from(
             )
         controller = model
     if controller is not None:
-        # A single subscription has all its slots from the start: the model says how many.
-        beyond = others.get("window") != "single"
-        resolved = resolve(controller, model=model, limits=limits, beyond_model=beyond)
+        resolved = resolve(controller, model=model, limits=limits)
     goals = {
         "goal": goal,
         "at_most": at_most,

@@ -14,7 +14,7 @@ keeps receiving something to measure."""
 
 
 MOST_WITHOUT_LIMITS = 2000.0
-"""Messages. How far a law may go where neither the user nor its design gives limits: what quorum
+"""Messages. How far a law without a model may go where the user gives no limits: what quorum
 queues take for a prefetch without a limit."""
 
 
@@ -43,12 +43,6 @@ class Limits:
         """Up to the end of the linear range: beyond it messages wait and the rate stays."""
         high = model.linear_range[1]
         return cls(min(LOWEST_PREFETCH, high / 2), high)
-
-    @classmethod
-    def beyond(cls, model: ArxModel) -> Limits:
-        """The same, but on from the end of the linear range: no model knows all consumers."""
-        within = cls.of(model)
-        return cls(within.low, max(within.high, MOST_WITHOUT_LIMITS))
 
     def clamp(self, prefetch: float) -> float:
         """The nearest allowed prefetch; NaN stays NaN for the loop to refuse."""

@@ -64,11 +64,7 @@ class ResolvedController:
 
 
 def resolve(
-    spec: ControllerSpec,
-    *,
-    model: ModelSpec | None = None,
-    limits: Limits | None = None,
-    beyond_model: bool = False,
+    spec: ControllerSpec, *, model: ModelSpec | None = None, limits: Limits | None = None
 ) -> ResolvedController:
     """What ``spec`` stands for.
 
@@ -80,20 +76,13 @@ def resolve(
     ``limits`` default to the linear range of the model that the gains were computed for. A
     ``model`` that was given goes before the one that comes with the controller. The model of a
     schedule is the one with the widest range, a limit that no profile exceeds.
-
-    With ``beyond_model`` a law that is designed here, on a model, is not limited to the model's
-    range, and the ``limits`` of the result are None. Tunings and schedules keep to it: ``tune``
-    searches that limit, and a schedule moves it.
     """
     known = ArxModel.load(model) if isinstance(model, str | os.PathLike) else model
-    given = _given(spec)
-    found = _value_of(given, known)
-    beyond = beyond_model and limits is None and (_is_law(given) or isinstance(given, ArxModel))
+    found = _value_of(spec, known)
     own: ArxModel | None = None
     if isinstance(found, Tuning):
+        make: Callable[[], Controller] = partial(build, found, limits)
         own = found.model
-        make: Callable[[], Controller]
-        make = partial(build, found, Limits.beyond(own) if beyond else limits)
     elif isinstance(found, Schedule):
         make = partial(build_schedule, found, limits)
         models = [profile.tuning.model for profile in found.profiles]
@@ -103,9 +92,9 @@ def resolve(
     return ResolvedController(
         make=make,
         model=known or own,
-        limits=None if beyond else limits or getattr(make(), "limits", None),
+        limits=limits or getattr(make(), "limits", None),
         file=_file_of(spec, model),
-        read_again=partial(resolve, spec, model=model, limits=limits, beyond_model=beyond_model),
+        read_again=partial(resolve, spec, model=model, limits=limits),
     )
 
 
@@ -146,15 +135,8 @@ def default_tuning(kind: str, model: ArxModel) -> Tuning:
     return Tuning(kind, place(kind, model, DEFAULT_POLYNOMIAL[kind]), model)
 
 
-def _given(spec: ControllerSpec) -> ControllerSpec:
-    """What is in the file that ``spec`` names; anything else is itself."""
-    if isinstance(spec, str | os.PathLike) and not _is_law(spec):
-        return _in_file(Path(spec))
-    return spec
-
-
 def _value_of(spec: ControllerSpec, model: ArxModel | None) -> Tuning | Schedule | Controller:
-    """The tuning or the schedule that ``spec``, no file, stands for, or the object that it is."""
+    """The tuning or the schedule that ``spec`` stands for, or the object that it is."""
     if _is_law(spec):
         if model is None:
             raise InputError(
@@ -162,15 +144,14 @@ def _value_of(spec: ControllerSpec, model: ArxModel | None) -> Tuning | Schedule
                 "or a controller file."
             )
         return default_tuning(str(spec).lower(), model)
-    if isinstance(spec, ArxModel):
-        return default_tuning("pi", spec)
-    if isinstance(spec, str | os.PathLike) or not (
-        callable(spec) or isinstance(spec, Tuning | Schedule)
-    ):
+    found = _in_file(Path(spec)) if isinstance(spec, str | os.PathLike) else spec
+    if isinstance(found, ArxModel):
+        return default_tuning("pi", found)
+    if not callable(found) and not isinstance(found, Tuning | Schedule):
         raise InputError(
             f"controller is {spec!r}; give {', '.join(KINDS)}, a file, a model or a controller."
         )
-    return spec
+    return found
 
 
 def _in_file(path: Path) -> ArxModel | Tuning | Schedule:

@@ -70,10 +70,8 @@ def wrap(
     ``interval`` seconds: the model's, or 1 without one.
 
     ``prefetch`` is where a consumer starts, and where it stays without a goal; without it, what
-    ``basic_qos`` said, else what the model expects to meet the goal, up to the end of its linear
-    range, else 1. ``limits`` bound it, by default 0.1 to 2,000: the end of a model's range starts
-    the search and does not end it, and the log says when it is passed. A controller file and
-    ``"single"`` below keep to the range of their model.
+    ``basic_qos`` said, else what the model expects to meet the goal, else 1. ``limits`` bound it,
+    by default the model's linear range, or 0.1 to 2,000 without a model.
 
     ``window`` is ``"auto"``, ``"lanes"`` or ``"single"``: the last where only one consumer may
     exist, subscribed at the upper limit (250 without limits). At most ``max_held`` acks are
