@@ -71,6 +71,7 @@ class Consumer:
         self.shown: list[str] = []
         """What pika raised, in order, but for nodes that could not be reached."""
         self.work = WORK
+        self._channel: Any = None
         self._nodes, self._queue, self._adaptive = nodes, queue, adaptive
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -79,7 +80,17 @@ class Consumer:
         """Return when it has handled all messages and closed its connection."""
         self.work = 0.0
         self._thread.join(DEADLINE)
-        assert not self._thread.is_alive(), f"{len(self.handled)} of {COUNT}, {self.shown}"
+        assert not self._thread.is_alive(), f"{self.shown}, {self._state()}"
+
+    def _state(self) -> str:
+        """What is missing, and what the last channel knows of it."""
+        missing = sorted(set(range(COUNT)) - self.handled.keys())
+        lanes = [
+            (lane.tag, lane.size, lane.received, lane.settled, lane.waiting)
+            for consumer in getattr(self._channel, "adaptive_consumers", {}).values()
+            for lane in consumer.plant.window.lanes
+        ]
+        return f"missing {missing}, lanes (tag, size, received, settled, waiting) {lanes}"
 
     @property
     def duplicates(self) -> int:
@@ -114,6 +125,7 @@ class Consumer:
             )
         else:
             channel.basic_qos(prefetch_count=MOST)
+        self._channel = channel
         channel.add_on_cancel_callback(lambda frame: self.shown.append("cancelled"))
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
