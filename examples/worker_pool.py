@@ -6,6 +6,7 @@
 """
 
 import functools
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,9 @@ import controlmq
 
 url, queue, *model = sys.argv[1:]
 at_work = set()  # delivery tags; only the thread of the connection touches it
+stopping = []
+# Ctrl-C is noted here: an exception could come between a message's ack and its end in the books.
+signal.signal(signal.SIGINT, lambda *_: stopping.append(True))
 
 
 def on_message(channel, method, properties, body):
@@ -48,9 +52,8 @@ with ThreadPoolExecutor(32) as pool, pika.BlockingConnection(pika.URLParameters(
     else:
         controlmq.wrap(channel, prefetch=8, on_step=print)
     channel.basic_consume(queue, on_message)
-    try:
-        channel.start_consuming()
-    except KeyboardInterrupt:
-        channel.stop_consuming()
-        while at_work:  # handlers finish and are answered before the connection closes
-            connection.process_data_events(0.1)
+    while not stopping:
+        connection.process_data_events(0.5)
+    channel.stop_consuming()
+    while at_work:  # handlers finish and are answered before the connection closes
+        connection.process_data_events(0.1)
