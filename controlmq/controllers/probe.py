@@ -61,7 +61,7 @@ class Probe:
             return sample.prefetch if first else None
         self._starved, self._filled = self._starved + 1, 0
         # A queue that has been found short is not asked for as much again.
-        fresh = rate is not None and self._next_rest == REST_SAMPLES
+        fresh = self._next_rest == REST_SAMPLES
         lacking = rate / sample.rate if rate is not None and fresh else 1.0
         at_once = TRIED_AT_ONCE_SHARE * lacking > 1
         if self._rest or (self._starved < TRIED_AFTER_SAMPLES and not at_once):
