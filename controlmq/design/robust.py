@@ -71,7 +71,7 @@ def model_set(model: ArxModel, factor: float | None = None) -> Iterator[ArxModel
 
 def worst_of(tuning: Tuning, factor: float | None = None) -> Worst:
     """The worst that a tuning does over the set of its model."""
-    found = [analyse(replace(tuning, model=each)) for each in model_set(tuning.model, factor)]
+    found = [analyse(tuning, each) for each in model_set(tuning.model, factor)]
     settled = [each.settling_samples for each in found]
     return Worst(
         modulus_margin=min(each.modulus_margin for each in found),
@@ -95,15 +95,17 @@ def robust_polynomial(model: ArxModel, kind: str, factor: float | None = None) -
 
 
 def least_margin(tuning: Tuning, models: list[ArxModel]) -> float:
-    """The least modulus margin of a tuning over models; 0 where a loop is unstable."""
+    """The least modulus margin of a tuning over models; 0 if enough, but a loop is unstable."""
     _, law, denominator = law_polynomials(tuning)
+    a, b = np.array([(each.a, each.b) for each in models]).T
     z = np.exp(1j * np.linspace(1e-6, math.pi, FREQUENCIES))
     controller = np.polyval(law, z) / np.polyval(denominator, z)
-    least = math.inf
+    least = float(np.min(np.abs(1 + controller * b[:, None] / (z - a[:, None]))))
+    if least < LEAST_MODULUS_MARGIN:
+        return least  # too little already, whether stable or not
     for each in models:
         around = np.polymul(denominator, [1, -each.a])
         closed = np.polyadd(around, np.multiply(each.b, law))
         if np.max(np.abs(np.roots(closed)), initial=0.0) >= 1:
             return 0.0
-        least = min(least, float(np.min(np.abs(1 + controller * each.b / (z - each.a)))))
     return least

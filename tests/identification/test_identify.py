@@ -18,6 +18,7 @@ from tests.identification.rows import (
     random_levels,
     static_rows,
 )
+from tests.known.identified import fit_of
 
 pytestmark = pytest.mark.spark
 
@@ -191,3 +192,17 @@ def test_starved_rows_are_left_out_and_counted(spark: SparkSession, record: Reco
     assert fit.rows == 240
     assert fit.rows_starved == 40
     assert fit.estimates == alone.estimates
+
+
+def test_the_fit_that_other_tests_make_without_spark_is_the_same(
+    spark: SparkSession, record: Record
+) -> None:
+    rows = arx_rows("g", random_levels(200, 3), a=0.2, b=50, c=5, noise=30.0, seed=4)
+    expected = fit_of(rows)
+    (fit,) = identify(spark, record(rows))
+    assert (fit.linear_range, fit.cause) == (expected.linear_range, expected.cause)
+    assert fit.estimates is not None
+    assert expected.estimates is not None
+    for name in ("a", "b", "c"):
+        ends = getattr(expected.estimates.intervals, name)
+        assert getattr(fit.estimates.intervals, name) == pytest.approx(ends)
