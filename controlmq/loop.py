@@ -38,16 +38,22 @@ class Sample:
     ``time`` is the end of the interval (seconds on the plant's clock) and ``interval``
     its length in seconds. ``prefetch`` was in force during it, ``arrivals`` messages were
     handed to the business logic. ``starved`` is the share of the interval, 0 to 1, in
-    which the window had room but the queue nothing to fill it with. ``in_flight`` is the
-    mean number of messages delivered and not acknowledged, and ``held`` those of them whose
-    acknowledgement the window kept back; ``handler_time`` and ``buffer_time`` are mean
-    seconds per message in the handler and waiting for it, 0 when nothing was handled.
+    which the window had room but the queue nothing to fill it with; a live consumer that runs
+    its handler itself cannot tell while it does.
+
+    ``in_flight`` is the mean number of messages that the consumer had and had not acknowledged,
+    each from its arrival to when its ack is sent. What is under way in either direction is in
+    flight to the broker, too; a consumer cannot tell it from a slot that the queue has nothing
+    for. ``held`` are those of them whose acknowledgement the window kept back. ``handler_time``
+    and ``buffer_time`` are mean seconds per message, from its hand-over to the handler's ack and
+    waiting for the hand-over, 0 when nothing was handled.
 
     ``handlers`` is the number of handlers, given or seen, and ``busy`` the share of them that
     ran, 0 to 1, on average over the interval, 1 where that is not known. ``turnaround`` is the
     mean in seconds from the release of a slot to its next message, without waiting for the queue
-    or for a handler; the last one known where no such message came, 0 before the first. So the
-    slots in use are ``rate * (turnaround + buffer_time + handler_time)``.
+    or for a handler; the last one known where no such message came, 0 before the first. A live
+    consumer knows none below a millisecond, which then is part of ``buffer_time``. So the slots in
+    use are ``rate * (turnaround + buffer_time + handler_time)``, held ones apart.
 
     Where a token bucket bounds the rate, ``gated`` is the mean number of messages that waited for
     it, which is part of ``buffer_time``, and ``unused`` the share of its tokens, 0 to 1, that

@@ -43,6 +43,7 @@ class SimulatedConsumer:
         self.name = names[0] if consumer is None else consumer
         self.interval = scenario.sample_interval
         self._before = self.simulation.totals(self.name)
+        self._unacked_time = self.simulation.unacked_time(self.name, self._before)
         self.simulation.most_in_flight(self.name)  # it is counted from here on
         self._number = 0
         # When sample intervals are counted from, and how many there were since.
@@ -86,6 +87,7 @@ class SimulatedConsumer:
             self._start, self._intervals = time, 0
         before, after = self._before, self.simulation.totals(self.name)
         self._before = after
+        unacked_time = self.simulation.unacked_time(self.name, after)
         self._most_in_flight = self.simulation.most_in_flight(self.name)
         arrivals = after.arrivals - before.arrivals
         finished = after.finished - before.finished
@@ -97,9 +99,11 @@ class SimulatedConsumer:
         turnarounds = after.turnarounds - before.turnarounds
         if turnarounds:
             self._turnaround = (after.turnaround_time - before.turnaround_time) / turnarounds
+        # As for a live consumer, a handler has a message until it acknowledges it.
+        handled = after.work_time + after.batch_time - before.work_time - before.batch_time
         handlers = self.simulation.handlers(self.name)
         busy = (after.busy_time - before.busy_time) / (handlers * interval)
-        return Sample(
+        sample = Sample(
             number=self._number,
             time=time,
             interval=interval,
@@ -107,8 +111,9 @@ class SimulatedConsumer:
             arrivals=arrivals,
             # A rounding error must not push the share out of its range.
             starved=min(max(starved, 0.0), 1.0),
-            in_flight=(after.in_flight_time - before.in_flight_time) / interval,
-            handler_time=(after.work_time - before.work_time) / max(finished, 1),
+            # A crash takes back the time that messages have waited.
+            in_flight=max(unacked_time - self._unacked_time, 0.0) / interval,
+            handler_time=handled / max(finished, 1),
             buffer_time=(after.buffer_time - before.buffer_time) / max(arrivals, 1),
             held=(after.held_time - before.held_time) / interval,
             handlers=handlers,
@@ -117,6 +122,8 @@ class SimulatedConsumer:
             gated=(after.gated_time - before.gated_time) / interval,
             unused=self._unused(before, after, interval),
         )
+        self._unacked_time = unacked_time
+        return sample
 
     def actuate(self, prefetch: float) -> None:
         """Put a real-valued prefetch in force from now on."""

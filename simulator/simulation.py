@@ -15,6 +15,7 @@ from simulator.engine.initial_state import new_state
 from simulator.engine.latency_bins import BINS
 from simulator.engine.layout import Layout
 from simulator.engine.messages import NONE, with_room
+from simulator.engine.rows import AFTER_PROCESSING
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER
 from simulator.metrics import Latency
@@ -70,7 +71,9 @@ class ConsumerTotals:
     ``turnaround_time`` is summed over the ``turnarounds``: messages whose slot was filled as soon
     as the broker knew that it was free. ``openings_awaited`` and ``starts_awaited`` are tokens of
     the buckets that an ack or a message was waiting for, ``gated_time`` the time in seconds that
-    these messages had been here.
+    these messages had been here. ``batch_time`` is summed over finished messages that waited until
+    their batch was acknowledged.
+    ``in_flight_time`` is the broker's: what is under way in either direction is in it.
     """
 
     arrivals: int
@@ -88,6 +91,7 @@ class ConsumerTotals:
     openings_awaited: int
     starts_awaited: int
     gated_time: float
+    batch_time: float
 
 
 class Simulation:
@@ -322,7 +326,28 @@ class Simulation:
             openings_awaited=int(row["openings_awaited"]),
             starts_awaited=int(row["starts_awaited"]),
             gated_time=float(row["gated_time"]),
+            batch_time=float(row["batch_time"]),
         )
+
+    def unacked_time(self, consumer: str, totals: ConsumerTotals) -> float:
+        """Seconds up to now, summed over the messages that a consumer had not acknowledged.
+
+        Each counts from its arrival to when its ack is sent; ``totals`` are those of now.
+        """
+        row, state = self._row(consumer), self._state
+        if row["acknowledge"] != AFTER_PROCESSING:
+            return totals.held_time
+        # Those that still wait for a handler or for their batch are in no sum yet.
+        since, behind = state.pool["since"], state.pool["next"]
+        waiting = 0.0
+        for name in ("buffer_line", "done_line"):
+            line = state.lines[int(row[name])]
+            message = int(line["first"])
+            for _ in range(int(line["length"])):
+                waiting += self.now - float(since[message])
+                message = int(behind[message])
+        done = totals.buffer_time + totals.busy_time + totals.batch_time + totals.held_time
+        return done + waiting
 
     def most_in_flight(self, consumer: str) -> int:
         """The most messages in flight to a consumer at once since this was last called."""

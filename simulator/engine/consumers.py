@@ -171,6 +171,7 @@ def finish(state: SimulationState, handler: int, now: float) -> None:
     elif client.batch == 1:
         acknowledge(state, worker.consumer, message, now)
     else:
+        row.since = now
         append(state, client.done_line, message)
         answer_batch(state, worker.consumer, now)
 
@@ -198,6 +199,7 @@ def answer_batch(state: SimulationState, consumer: int, now: float) -> None:
     while chain.length > 0:
         message = take_first(state, client.done_line)
         row = state.pool[message]
+        client.batch_time += now - row.since
         if client.multiple and chain.length > 0 and row.outcome == DONE:
             row.outcome = COVERED
         acknowledge(state, consumer, message, now)

@@ -240,6 +240,7 @@ CONSUMER = np.dtype(
         *_each(np.float64, "wanted_pace", "wanted_early"),
         *_each(np.int64, "openings_awaited", "starts_awaited"),  # tokens that something waited for
         ("gated_time", np.float64),  # summed over messages that waited for a token
+        ("batch_time", np.float64),  # summed over finished messages that waited for their batch
         ("least_since", np.float64),  # since when the next is the fewest, or negative
         ("least_waiting", np.int64),  # messages in the buffer when a handler started
         *_each(np.int32, "first_handler", "handlers", "first_phase"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -58,3 +59,29 @@ def test_the_turnaround_has_no_time_in_it_that_a_slot_waits_for_the_queue() -> N
         sample = plant.observe()
     assert sample.starved > 0.9
     assert sample.turnaround == pytest.approx(ROUND_TRIP)
+
+
+def acknowledging(**how: Any) -> SimulatedConsumer:
+    scenario = one_queue(
+        OFTEN, Duration(0.004), prefetch=20, round_trip=ROUND_TRIP, max_length=1000
+    )
+    consumer = replace(scenario.consumers[0], **how)
+    return SimulatedConsumer(replace(scenario, sample_interval=10.0, consumers=[consumer]))
+
+
+def test_a_message_is_in_flight_and_with_its_handler_until_it_is_acknowledged() -> None:
+    """In batches of 5: the first of them waits until four more are done, the last for none."""
+    plant = acknowledging(ack_batch=5)
+    sample = [plant.observe() for _ in range(3)][-1]
+    assert sample.handler_time == pytest.approx(0.004 * (1 + 2), rel=0.01)
+    here = sample.buffer_time + sample.handler_time
+    assert sample.in_flight == pytest.approx(sample.rate * here, rel=0.01)
+    assert sample.in_flight + sample.rate * ROUND_TRIP == pytest.approx(20, rel=0.01)
+
+
+@pytest.mark.parametrize("acknowledge", ["on-receipt", "automatic"])
+def test_what_is_acknowledged_as_it_comes_is_not_in_flight(acknowledge: str) -> None:
+    plant = acknowledging(acknowledge=acknowledge)
+    samples = [plant.observe() for _ in range(3)]
+    assert samples[-1].busy > 0.1
+    assert [sample.in_flight for sample in samples] == [0.0] * 3

@@ -1,7 +1,8 @@
-"""A consumer on a full queue without any randomness, around the core and in the simulator.
+"""A consumer without any randomness, around the core and in the simulator.
 
-Both worlds are the same on paper: half of a round trip each way, a broker that takes no time,
-``handlers`` that take ``work`` seconds. So the same slots must open at the same instants.
+Both worlds are the same on paper: a queue that is full unless a plant says otherwise, half of a
+round trip each way, a broker that takes no time, ``handlers`` that take ``work`` seconds. So the
+same slots must open at the same instants.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import count, product
 from controlmq.consumer.consumer import Consumer as AdaptiveConsumer
 from controlmq.consumer.consumer import Shape
 from controlmq.consumer.core import Core
+from controlmq.loop import Sample
 from simulator import Consumer, Duration, Link, Publishers, Queue, Scenario, SimulatedConsumer
 
 STARTS_AT_SECONDS = 1.0
@@ -28,7 +30,8 @@ time because rounding decides between events at one instant."""
 class Plant:
     """One consumer; ``spread`` says that a controller drives it, which keeps it where it is.
 
-    ``pace`` bounds its rate in messages/second; 0 for none.
+    ``pace`` bounds its rate in messages/second; 0 for none. ``offered`` messages/second are
+    published; 0 for so many that the queue is never empty.
     """
 
     prefetch: float
@@ -38,6 +41,7 @@ class Plant:
     spread: bool
     interval: float = 1.0
     pace: float = 0.0
+    offered: float = 0.0
 
     @property
     def expected_rate(self) -> float:
@@ -46,7 +50,7 @@ class Plant:
         if self.spread and self.prefetch > 1 and not self.pace:
             slots = 1 + 0.75 * (self.prefetch - 1)
         rate = min(slots / (self.round_trip + self.work), self.handlers / self.work)
-        return min(rate, self.pace) if self.pace else rate
+        return min(rate, self.pace or math.inf, self.offered or math.inf)
 
 
 def grid() -> Iterator[Plant]:
@@ -74,8 +78,14 @@ class CoreWorld:
         self.arrivals = 0
         self.hand_overs: list[float] = []
         """When messages were handed over, where the rate is bounded."""
+        self.samples: list[Sample] = []
         self.core = Core()
-        shape = Shape(window="lanes", controlled=plant.spread, interval=plant.interval)
+        shape = Shape(
+            window="lanes",
+            controlled=plant.spread,
+            interval=plant.interval,
+            handlers=plant.handlers if plant.handlers > 1 else None,
+        )
         self.consumer = AdaptiveConsumer("tag", "queue", plant.prefetch, shape, start)
         self._order = count()
         self._events: list[tuple[float, int, str, int]] = []
@@ -83,6 +93,7 @@ class CoreWorld:
         self._buffer: deque[int] = deque()
         """Messages that the client has not looked at, or in the pool."""
         self._idle = plant.handlers
+        self._published = count(1)
         if plant.pace:
             self.consumer.pace(plant.pace)
         self._lane = self.core.subscribe(self.consumer, start)
@@ -91,7 +102,7 @@ class CoreWorld:
         asked = start - plant.round_trip / 2
         self.consumer.sensors._slots = deque([asked] * self._lane.size)
         for _ in range(self._lane.size):
-            self._later(plant.round_trip / 2, "arrive")
+            self._deliver()
 
     def run_for(self, seconds: float) -> None:
         """Let everything happen up to ``seconds`` after the start."""
@@ -116,9 +127,15 @@ class CoreWorld:
                 elif what == "finish":
                     self._finish(tag)
                 else:
-                    self._later(self.plant.round_trip / 2, "arrive")
+                    self._deliver()
             self._send()
         self.now = end
+
+    def _deliver(self) -> None:
+        """The broker fills a slot as soon as the queue has a message."""
+        number = next(self._published)
+        waits = max(number / self.plant.offered - self.now, 0.0) if self.plant.offered else 0.0
+        self._later(waits + self.plant.round_trip / 2, "arrive")
 
     @property
     def _may_hand_over(self) -> bool:
@@ -195,7 +212,7 @@ class CoreWorld:
         assert not self.core.commands
 
     def _sample(self, consumer: AdaptiveConsumer) -> None:
-        consumer.observe()
+        self.samples.append(consumer.observe())
         if self.plant.spread:
             consumer.actuate(self.plant.prefetch)
         self.core.sampled(consumer, self.now)
@@ -209,7 +226,7 @@ class SimulatorWorld:
 
     def __init__(self, plant: Plant) -> None:
         self.plant = plant
-        every = Duration(0.4 * plant.work / plant.handlers)
+        every = Duration(1 / plant.offered if plant.offered else 0.4 * plant.work / plant.handlers)
         scenario = Scenario(
             "steady",
             plant.interval,
@@ -258,6 +275,14 @@ def rates(plant: Plant, samples: int = 30, judged: int = 6) -> tuple[float, floa
     simulated = SimulatorWorld(plant).consumer
     found = [simulated.observe().arrivals for _ in range(samples)]
     return (world.arrivals - before) / seconds, sum(found[-judged:]) / seconds
+
+
+def samples_of(plant: Plant, number: int) -> tuple[Sample, Sample]:
+    """The sample of this number: around the core, and in the simulator."""
+    world = CoreWorld(plant)
+    world.run_for((number + 0.5) * plant.interval)
+    simulated = SimulatorWorld(plant).consumer
+    return world.samples[number - 1], [simulated.observe() for _ in range(number)][-1]
 
 
 def instants_differ_at(plant: Plant, seconds: float, tolerance: float = 0.0001) -> float | None:

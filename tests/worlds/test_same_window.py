@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from controlmq.consumer import consumer, core, gate, window
+from controlmq.consumer import consumer, core, gate, sensors, window
 from controlmq.consumer.consumer import DEFAULT_MAX_HELD, Shape
 from simulator.engine import bucket
 from simulator.engine import window as compiled
-from tests.worlds.steady import Plant, grid, instants_differ_at, rates
+from tests.worlds.steady import Plant, grid, instants_differ_at, rates, samples_of
 
 UNEVEN_SECONDS = 0.1037
 """Of a sample: no multiple of the work, so that no sample ends in the instant of an ack."""
@@ -66,6 +66,58 @@ def test_both_worlds_keep_a_bound(plant: Plant) -> None:
 @pytest.mark.parametrize("plant", PACED, ids=str)
 def test_slots_open_at_the_same_instants_under_a_bound(plant: Plant) -> None:
     assert instants_differ_at(replace(plant, interval=UNEVEN_SECONDS), seconds=0.6) is None
+
+
+SENSED = [
+    Plant(prefetch, work, round_trip, handlers, spread, 300.0 / rate, pace, offered)
+    for prefetch, work, round_trip, handlers, spread, pace, offered, rate in (
+        (3.0, 0.001, 0.011, 1, False, 0.0, 0.0, 250.0),  # the network is the limit
+        (10.5, 0.0005, 0.011, 4, True, 0.0, 0.0, 717.0),  # and acks are held and spread
+        (25.5, 0.001, 0.011, 1, True, 0.0, 0.0, 1003.0),  # a handler is, and messages wait for it
+        (23.5, 0.001, 0.0113, 4, False, 0.0, 0.0, 1903.0),
+        (27.0, 0.003, 0.0003, 1, False, 0.0, 0.0, 331.0),  # on a network below a millisecond
+        (20.0, 0.001, 0.011, 1, False, 387.3, 0.0, 391.0),  # a bound is
+        (6.5, 0.001, 0.011, 4, False, 299.1, 0.0, 301.0),
+        (20.0, 0.001, 0.011, 1, False, 0.0, 97.3, 97.0),  # the queue is dry
+        (20.0, 0.001, 0.011, 4, True, 0.0, 197.3, 197.0),
+    )
+]
+"""Samples have about 300 messages, so that one more or less is a third of a percent."""
+
+LEAST_KNOWN_TURNAROUND = sensors.WAITING_AFTER_SECONDS
+
+TOLERANCES = {
+    "time": (0.0, 1e-6),
+    "interval": (0.0, 1e-6),
+    "prefetch": (0.0, 0.0),
+    "arrivals": (0.0, 1.0),
+    "starved": (0.0, 0.02),
+    "in_flight": (0.01, 0.02),
+    "handler_time": (0.01, 0.0),
+    "buffer_time": (0.01, 0.00002),
+    "held": (0.01, 0.02),
+    "handlers": (0.0, 0.0),
+    "busy": (0.0, 0.005),
+    "turnaround": (0.03, 0.0),  # while a queue runs dry, the core takes some of that for it
+    "gated": (0.01, 0.01),
+    "unused": (0.0, 0.01),
+}
+"""How far a field of a sample may be off: a share, or in its own unit, whichever is more."""
+
+
+@pytest.mark.parametrize("plant", SENSED, ids=str)
+def test_both_worlds_sense_the_same(plant: Plant) -> None:
+    around_core, simulated = (asdict(sample) for sample in samples_of(plant, 12))
+    del around_core["number"], simulated["number"]  # one counts from 0, the other from 1
+    if plant.handlers == 1:  # the core cannot look for messages while its thread runs the handler
+        simulated["starved"] *= 1 - simulated["busy"]
+    if plant.round_trip < LEAST_KNOWN_TURNAROUND:
+        # The core does not know it, and takes it for time in the buffer: as documented.
+        assert around_core.pop("turnaround") == 0.0
+        around_core["buffer_time"] -= simulated.pop("turnaround")
+    for name, value in around_core.items():
+        share, amount = TOLERANCES[name]
+        assert value == pytest.approx(simulated[name], rel=share, abs=amount), name
 
 
 def test_the_compiled_window_has_the_numbers_of_the_core() -> None:
