@@ -28,7 +28,7 @@ class Interval:
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """The interval of the mean of repetitions that differ by their seeds alone."""
+    """The interval of the mean of repetitions that are independent of each other."""
     if len(values) < 2:
         raise InputError(f"{len(values)} repetition has no spread; give at least 2 seeds.")
     mean = statistics.fmean(values)

@@ -42,8 +42,8 @@ def run(arguments: Namespace) -> int:
     from identification.session import session
     from simulator.studies.tournament.plan import Plan
 
-    if arguments.plants * arguments.seeds < 2:
-        raise InputError("1 run has no spread to compare laws by; give more plants or seeds.")
+    if arguments.plants < 2:
+        raise InputError("1 plant has no spread to compare laws by; give more plants.")
     if arguments.messages <= 0:
         raise InputError(f"--messages is {arguments.messages:g}; give a number above 0.")
     out = Path(arguments.out)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from controlmq.experiments.drawing import one_plot, svg
-from controlmq.student import Interval
-from simulator.studies.tournament import METRICS, TABLES, Trial, run_trial
+from controlmq.student import Interval, mean_interval
+from simulator.studies.tournament import METRICS, TABLES, Trial, cost, run_trial
 from simulator.studies.tournament.plan import Plan, Row, best_variants, table_of
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
@@ -26,10 +26,16 @@ TITLES = {
 
 NOTES = {
     "at_most": "Samples are a second long. What ours is above the ceiling is its burst, 50 ms' "
-    "worth of messages, which it uses once after a change; laws that move the prefetch alone bound "
-    "nothing between two samples, and cannot know of a shorter round trip before the next one.",
+    "worth of messages or 5 % of a sample, which it uses once after a change. Laws that move the "
+    "prefetch alone use no burst: where their worst sample happens to be less than 5 % above, or "
+    "they stay below the ceiling and lose a few percent, they are before ours. So is a sleep where "
+    "one handler does work that never varies. None of them bounds anything between two samples, or "
+    "knows of a shorter round trip before the next one.",
+    "least": "The sum takes a message that waits for as bad as a percent of throughput. Where work "
+    "and network vary so much that no throughput is lost only with dozens of messages waiting, a "
+    "law that gives up half of the throughput has the smaller sum.",
 }
-"""What a table alone does not tell."""
+"""What a table alone does not tell, and why a peer is before ours on some plants."""
 
 VECTOR = (
     "Requests in flight to a service whose answers take longer the more of them there are, as in "
@@ -82,7 +88,8 @@ def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
         f"`simulator/studies/tournament/plants.py`; {plan.seeds} seeds each. Peers run as they "
         f"come and, where they have something to tune, as the best of a few variants on "
         f"{plan.tuning} other plants. Their formulas are in "
-        "`simulator/studies/tournament/peers.py`. Means with 95 % intervals; less is better. "
+        "`simulator/studies/tournament/peers.py`. Means over plants with 95 % intervals, each "
+        "plant the mean of its seeds; less is better. "
         "This page is made by:",
         f"    controlmq tournament --plants {plan.held_out} --tuning {plan.tuning} "
         f"--seeds {plan.seeds} --messages {plan.messages:g} --out tournament/",
@@ -91,6 +98,7 @@ def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
         parts += [f"## {TITLES[table]}", _verdict(table, rows)]
         parts += [NOTES[table]] if table in NOTES else []
         parts += [f"![{TITLES[table]}](tournament-{table}.svg)", _table(table, rows)]
+        parts += _lost(table, rows)
     parts += ["## Vector's scenarios", VECTOR, _vector_table()]
     return "\n\n".join(parts) + "\n"
 
@@ -109,21 +117,50 @@ def _vector_table() -> str:
 
 
 def _verdict(table: str, rows: Sequence[Row]) -> str:
-    best = rows[0]
-    if best.entry.ours:
-        peer = next(row for row in rows if not row.entry.ours)
-        said = f"Ours wins: {_name(best)}, before {_name(peer)} ({peer.entry.source})."
+    """Who is first, by how much, and on how many plants a peer is before the best of ours."""
+    ours = next(row for row in rows if row.entry.ours)
+    peer = next(row for row in rows if not row.entry.ours)
+    named = f"{_name(peer)} ({peer.entry.source})"
+    costs = [[cost(table, row.by_plant[plant]) for plant in ours.by_plant] for row in (peer, ours)]
+    apart = mean_interval([theirs - own for theirs, own in zip(*costs, strict=True)])
+    by = f"{abs(apart.mean):.2f} ± {apart.high - apart.mean:.2f}"
+    chance = "; that may be chance" if apart.low <= 0 <= apart.high else ""
+    if rows[0].entry.ours:
+        said = f"{'Ours is first' if chance else 'Ours wins'}: {_name(ours)}, before {named},"
     else:
-        ours = next(row for row in rows if row.entry.ours)
-        said = f"**Ours loses**: {_name(best)} ({best.entry.source}) is before {_name(ours)}."
-    lost = sorted(
-        plant
-        for plant in rows[0].by_plant
-        if not min(rows, key=lambda row: row.by_plant[plant]).entry.ours
-    )
-    if lost:
-        said += f" A peer is before ours on: {', '.join(lost)}."
+        said = f"**Ours is not first**: {named} is before {_name(ours)},"
+    said += f" by {by} over the same plants{chance}."
+    plants, lost = len(ours.by_plant), len(_peers_before(table, rows))
+    said += f" On {plants - lost} of {plants} plants no peer is before it."
     return f"{said} The order is by the sum of the columns." if table != "rate" else said
+
+
+def _peers_before(table: str, rows: Sequence[Row]) -> dict[str, Row]:
+    """The best peer on each plant where it is before ours, the best of ours over all plants."""
+    ours = next(row for row in rows if row.entry.ours)
+    peers = [row for row in rows if not row.entry.ours]
+    before = {}
+    for plant, own in ours.by_plant.items():
+        best = min(peers, key=lambda row: cost(table, row.by_plant[plant]))
+        if cost(table, best.by_plant[plant]) < cost(table, own):
+            before[plant] = best
+    return before
+
+
+def _lost(table: str, rows: Sequence[Row]) -> list[str]:
+    """A table of the plants on which a peer is before ours; nothing where there are none."""
+    ours = next(row for row in rows if row.entry.ours)
+    before, metrics = _peers_before(table, rows), METRICS[table]
+    if not before:
+        return []
+    columns = " | ".join(f"{words}: the peer, ours" for words in metrics.values())
+    lines = [f"| plant | peer | {columns} |", "|---" * (2 + len(metrics)) + "|"]
+    for plant, peer in before.items():
+        theirs, own = peer.by_plant[plant], ours.by_plant[plant]
+        cells = " | ".join(f"{theirs[metric]:.2f}, {own[metric]:.2f}" for metric in metrics)
+        lines.append(f"| {plant} | {_name(peer)} | {cells} |")
+    best = "Plants on which a peer is before ours, and the peer that is best there:"
+    return [best, "\n".join(lines)]
 
 
 def _table(table: str, rows: Sequence[Row]) -> str:

@@ -135,6 +135,7 @@ RATE = [
     Entry("goal", paced, "controlmq", ours=True),
     Entry("scale", scale, "controlmq", ours=True),
     Entry("pi, published poles", _published("pi"), "Rosa & Cavalcanti 2022"),
+    Entry("pid, published poles", _published("pid"), "Rosa & Cavalcanti 2022"),
     Entry("pi, deadbeat", _deadbeat, "controlmq", ours=True),
     Entry("p", _published("p"), "Rosa & Cavalcanti 2022"),
     Entry("on-off", _peer(peers.on_off), "adaptive-moms"),

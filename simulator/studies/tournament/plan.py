@@ -88,40 +88,46 @@ def best_variants(
 
 @dataclass(frozen=True)
 class Row:
-    """One law in its table: the mean of each metric and of the cost over plants and seeds."""
+    """One law in its table: the mean of each metric and of the cost over plants.
+
+    ``by_plant`` has the metrics on each plant, each the mean of its seeds. Two seeds of a plant
+    tell little more than one, so the intervals are those of the plants' means.
+    """
 
     entry: Entry
     chosen: Mapping[str, float]
     means: Mapping[str, Interval]
     cost: Interval
-    by_plant: Mapping[str, float]
-    """The mean cost on each plant."""
+    by_plant: Mapping[str, Mapping[str, float]]
 
 
 def table_of(
     table: str, trials: Sequence[Trial], found: Sequence[Mapping[str, float]]
 ) -> list[Row]:
     """The rows of a table, the lowest cost first."""
-    groups: dict[tuple[str, Chosen], list[int]] = {}
-    for number, trial in enumerate(trials):
-        groups.setdefault((trial.entry, tuple(trial.chosen.items())), []).append(number)
+    seeds: dict[tuple[str, Chosen], dict[str, list[Mapping[str, float]]]] = {}
+    for trial, metrics in zip(trials, found, strict=True):
+        plants = seeds.setdefault((trial.entry, tuple(trial.chosen.items())), {})
+        plants.setdefault(trial.plant.name, []).append(metrics)
     entries = {entry.name: entry for entry in TABLES[table]}
     rows = []
-    for (name, chosen), numbers in groups.items():
-        costs = [cost(table, found[number]) for number in numbers]
-        plants: dict[str, list[float]] = {}
-        for number, value in zip(numbers, costs, strict=True):
-            plants.setdefault(trials[number].plant.name, []).append(value)
+    for (name, chosen), plants in seeds.items():
+        by_plant = {
+            plant: {
+                metric: statistics.fmean(each[metric] for each in runs) for metric in METRICS[table]
+            }
+            for plant, runs in plants.items()
+        }
         rows.append(
             Row(
                 entries[name],
                 dict(chosen),
                 {
-                    metric: mean_interval([found[number][metric] for number in numbers])
+                    metric: mean_interval([means[metric] for means in by_plant.values()])
                     for metric in METRICS[table]
                 },
-                mean_interval(costs),
-                {plant: statistics.fmean(values) for plant, values in plants.items()},
+                mean_interval([cost(table, means) for means in by_plant.values()]),
+                by_plant,
             )
         )
     return sorted(rows, key=lambda row: row.cost.mean)
