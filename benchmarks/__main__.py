@@ -13,7 +13,7 @@ import platform
 import sys
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__main__", "live_consumer", "live_page", "measure"}
+NOT_BENCHMARKS = {"__main__", "live_consumer", "live_page", "measure", "pages"}
 
 
 def names() -> list[str]:

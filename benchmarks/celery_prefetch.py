@@ -3,7 +3,10 @@
     python -m benchmarks.celery_prefetch --celery 5.4.0 5.6.3 5.7.0 --brokers 3.10 4.3
 
 Each version of Celery gets an environment of its own, kept in the folder of ``--environments``.
-Without ``--celery`` the installed one is measured, without ``--brokers`` on the tests' broker.
+Without ``--celery`` the installed one is measured, without ``--brokers`` on the tests' broker. What
+was printed goes into docs/celery.md, from one file or several::
+
+    python -m benchmarks.celery_prefetch --page found.json ...
 """
 
 from __future__ import annotations
@@ -12,19 +15,21 @@ import argparse
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import celery
 
+from benchmarks import pages
 from tests.testbed import Broker, start_broker
 from tests.testbed.celery_worker import Worker, celery_worker
 from tests.testbed.publishing import QueueKind, declared_queue
@@ -34,6 +39,9 @@ SETTLED_SECONDS = 9.0
 
 STAYS_SECONDS = 2.0
 """Seconds for which a number must stay to be more than passed through."""
+
+GIVEN_UP_SECONDS = 30.0
+"""Seconds after which a number counts that never stays."""
 
 IMMEDIATE_SECONDS = 30.0
 """Seconds to wait for tasks behind parked ones."""
@@ -83,17 +91,17 @@ class Bench:
             yield worker
 
     def settled(self, queues: list[str], expected: int) -> int:
-        """Unacknowledged messages, once they stay as many as expected or after a while."""
-        until = time.monotonic() + SETTLED_SECONDS
-        since = time.monotonic()
+        """Unacknowledged messages that stay as many: as expected, or what else after a while."""
+        start = since = time.monotonic()
+        count: int | None = None
         while True:
             views = [self._broker.management.queue(name) for name in queues]
-            count = sum(view.messages_unacknowledged for view in views if view is not None)
+            seen = sum(view.messages_unacknowledged for view in views if view is not None)
             now = time.monotonic()
-            since = since if count == expected else now
-            if now > max(until, since + STAYS_SECONDS) or (
-                count == expected and now > since + STAYS_SECONDS
-            ):
+            if seen != count:
+                count, since = seen, now
+            patience = 0.0 if count == expected else SETTLED_SECONDS
+            if now > max(start + patience, since + STAYS_SECONDS) or now > start + GIVEN_UP_SECONDS:
                 return count
             time.sleep(0.2)
 
@@ -234,6 +242,15 @@ CASES: dict[str, Callable[[Bench], Any]] = {
 """The table: each with and without ``adapt(app)``."""
 
 
+TITLES = {
+    "pool_grow": "unacknowledged before and after `pool_grow(4)`",
+    "autoscale": "unacknowledged at an autoscale of at most 6, 12, 3",
+    "behind_8": "20 tasks behind 8 parked ones",
+    "behind_600": "20 tasks behind 600 parked ones",
+    "three_queues": "unacknowledged of 3 queues at prefetch 4",
+}
+
+
 def environment(version: str, folder: Path) -> str:
     """The interpreter of an environment with this version of Celery, made if there is none."""
     if version == celery.__version__:
@@ -296,6 +313,62 @@ def table(
     return found
 
 
+def page(results: Sequence[Mapping[str, Any]]) -> str:
+    """The table of all versions of Celery, brokers and kinds of queues, in Markdown."""
+    cells: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+    columns: dict[str, None] = {}
+    for found in results:
+        for kind in ("classic", "quorum"):
+            column = f"{found['broker']} {kind}"
+            for case, by_worker in found.get(kind, {}).items():
+                columns[column] = None
+                for worker, result in by_worker.items():
+                    row = cells.setdefault((case, worker), {})
+                    row.setdefault(column, {})[found["celery"]] = _shown(case, result)
+    rows = [
+        [
+            f"{TITLES[case]}, {'`adapt(app)`' if worker == 'adapted' else 'plain'}",
+            *(_together(row.get(column, {})) for column in columns),
+        ]
+        for (case, worker), row in cells.items()
+    ]
+    parts = [pages.table(["case", *columns], rows)]
+    hoarding = [
+        [
+            f"Celery {found['celery']} on {found['broker']}",
+            *(
+                f"{one['split'][0]} and {one['split'][1]} in {one['seconds']:.1f} s"
+                for one in (found["hoarding"]["plain"], found["hoarding"]["adapted"])
+            ),
+        ]
+        for found in results
+        if "hoarding" in found
+    ]
+    if hoarding:
+        parts += [
+            "Hoarding: two workers of 2 processes, 16 tasks of 1.5 s; the second begins to consume "
+            f"{JOINS_AFTER_SECONDS:g} s after the first task was sent:",
+            pages.table(["", "plain", "`buffer_time=0.1`"], hoarding),
+        ]
+    return "\n\n".join(parts)
+
+
+def _shown(case: str, result: Any) -> str:
+    if isinstance(result, str):
+        return "never ready"
+    if case.startswith("behind"):
+        return f"{result:.1f} s" if result <= IMMEDIATE_SECONDS else f"over {IMMEDIATE_SECONDS:g} s"
+    return ", ".join(map(str, result)) if isinstance(result, list) else str(result)
+
+
+def _together(by_version: Mapping[str, str]) -> str:
+    """One word where all versions of Celery agree, or the longest time; else one for each."""
+    words = [*by_version.values()]
+    if len(set(words)) == 1 or all(re.fullmatch(r"[\d.]+ s", word) for word in words):
+        return max(words, key=lambda word: (len(word), word), default="-")
+    return "; ".join(f"{version}: {shown}" for version, shown in by_version.items()) or "-"
+
+
 def run() -> dict[str, Any]:
     """The table on the installed Celery and the broker of the tests."""
     with start_broker() as broker:
@@ -323,7 +396,14 @@ def main() -> int:
     extras = ["hoarding", "cpu", "changes", "rate"]
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=[*CASES, *extras])
     parser.add_argument("--pools", nargs="*", default=["prefork"])
+    parser.add_argument(
+        "--page", nargs="+", type=Path, metavar="FILE", help="results to write down"
+    )
     given = parser.parse_args()
+    if given.page:
+        results = [each for file in given.page for each in json.loads(file.read_text())]
+        pages.put("celery.md", "prefetch", page(results))
+        return 0
     pythons = {each: environment(each, given.environments) for each in given.celery}
     results = []
     for version in given.brokers or [None]:

@@ -28,6 +28,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks import pages
 from tests.conformance.drivers import DRIVERS, Driver
 from tests.conformance.goals import GOALS, MEASURED_SAMPLES, Goal, hold
 from tests.conformance.trials import ALL_CHANGES, OTHERS, TRIALS, Conformance, attempt, changes
@@ -37,10 +38,6 @@ from tests.testbed.publishing import QueueKind
 
 BROKERS = ("3.10", "4.3")
 QUEUES: tuple[QueueKind, ...] = ("classic", "quorum")
-
-
-PAGE = Path(__file__).parents[1] / "docs" / "clients.md"
-BEGIN, END = "<!-- conformance: begin -->", "<!-- conformance: end -->"
 
 KEYS = ("client", "trial", "queue", "broker")
 """What a result is of."""
@@ -183,14 +180,17 @@ def table(results: Sequence[dict[str, Any]]) -> str:
     found = dict.fromkeys(each["trial"] for each in results)
     trials = sorted(found, key=lambda name: names.index(name) if name in names else 0)
     clients = [each.name for each in DRIVERS if any(r["client"] == each.name for r in results)]
-    lines = [f"| client | {' | '.join(trials)} |", f"|---|{'---|' * len(trials)}"]
-    for client in clients:
-        cells = [
-            _cell([r for r in results if (r["client"], r["trial"]) == (client, trial)])
-            for trial in trials
+    rows = [
+        [
+            client,
+            *(
+                _cell([r for r in results if (r["client"], r["trial"]) == (client, trial)])
+                for trial in trials
+            ),
         ]
-        lines.append(f"| {client} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        for client in clients
+    ]
+    return pages.table(["client", *trials], rows)
 
 
 def _cell(results: Sequence[dict[str, Any]]) -> str:
@@ -209,13 +209,6 @@ def _cell(results: Sequence[dict[str, Any]]) -> str:
     if most["bound"] or most["duplicates"]:
         passed += f" (twice: {most['duplicates']} of {most['bound']})"
     return passed
-
-
-def write_page(results: Sequence[dict[str, Any]], page: Path = PAGE) -> None:
-    """Put the table into the docs."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{after}")
 
 
 def run() -> dict[str, Any]:
@@ -251,7 +244,7 @@ def main() -> int:
     given = parser.parse_args()
     state = State(given.state, given.again)
     if given.page:
-        write_page(state.results)
+        pages.put("clients.md", "conformance", table(state.results))
         return 0
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     drivers = [driver for driver in DRIVERS if driver.name in given.clients]

@@ -6,7 +6,7 @@ file goes on where it stopped. Several may share a file, each with faults or bro
 From the command line::
 
     python -m benchmarks.fault_campaign --state campaign.jsonl    # run what is missing
-    python -m benchmarks.fault_campaign --state campaign.jsonl --table    # for the docs
+    python -m benchmarks.fault_campaign --state campaign.jsonl --page     # into docs/faults.md
 
 ``python -m benchmarks fault_campaign`` runs each fault once on each kind of queue of the installed
 broker; ``FAULT_CAMPAIGN_STATE`` names a state file to go on with.
@@ -32,6 +32,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from benchmarks import pages
 from tests.faults.consumer import Client
 from tests.faults.judging import Verdict
 from tests.faults.kinds import BY_NAME, FAULTS
@@ -235,25 +236,41 @@ def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def table(results: Sequence[dict[str, Any]]) -> str:
     """The summary in Markdown."""
-    lines = [
-        "| fault | runs | messages | lost | requeued by a change | most duplicates (bound) | "
-        "runs above the bound | longest pause, median and most (s) |",
-        "|---|---|---|---|---|---|---|---|",
+    columns = [
+        "fault",
+        "runs",
+        "messages",
+        "lost",
+        "requeued by a change",
+        "most duplicates (bound)",
+        "runs above the bound",
+        "longest pause, median and most (s)",
     ]
-    lines += [
-        f"| {row['fault']} | {row['runs']} | {row['messages']:,} | {row['lost']} | "
-        f"{row['requeued']} | {row['most_duplicates']} ({row['bound_there']}) | "
-        f"{row['above_bound']} | {row['median_pause_seconds']:.2f}, "
-        f"{row['longest_pause_seconds']:.2f} |"
+    rows = [
+        [
+            row["fault"],
+            str(row["runs"]),
+            f"{row['messages']:,}",
+            str(row["lost"]),
+            str(row["requeued"]),
+            f"{row['most_duplicates']} ({row['bound_there']})",
+            str(row["above_bound"]),
+            f"{row['median_pause_seconds']:.2f}, {row['longest_pause_seconds']:.2f}",
+        ]
         for row in summary(results)
     ]
     cells = Counter((each["version"], each["queue"], each["client"]) for each in results)
-    lines += ["", "| RabbitMQ | queue | client | runs |", "|---|---|---|---|"]
-    lines += [f"| {' | '.join(cell)} | {count} |" for cell, count in sorted(cells.items())]
+    counts = [[*cell, str(count)] for cell, count in sorted(cells.items())]
     commits = Counter(each["commit"] for each in results)
-    lines += ["", "Trials by version of the code: "]
-    lines[-1] += ", ".join(f"{count} of {name}" for name, count in commits.items()) + "."
-    return "\n".join(lines)
+    failed = sum(bool(each["failures"]) for each in results)
+    versions = ", ".join(f"{count} of {name}" for name, count in commits.items())
+    return "\n\n".join(
+        [
+            pages.table(columns, rows),
+            pages.table(["RabbitMQ", "queue", "client", "runs"], counts),
+            f"{len(results)} trials, {failed} failed. By version of the code: {versions}.",
+        ]
+    )
 
 
 def cells_of(faults: Sequence[str], brokers: Sequence[str]) -> list[Cell]:
@@ -281,15 +298,15 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--state", type=Path, required=True, help="file of results, to go on with")
-    parser.add_argument("--table", action="store_true", help="print the table of what ran")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/faults.md")
     parser.add_argument("--faults", nargs="+", choices=BY_NAME, default=list(BY_NAME))
     parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=[INSTALLED, VERSIONS[-1]])
     parser.add_argument("--trials", type=int, help="of each fault, queue and broker")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after that long")
     arguments = parser.parse_args()
     campaign = Campaign(arguments.state)
-    if arguments.table:
-        print(table(campaign.results))
+    if arguments.page:
+        pages.put("faults.md", "campaign", table(campaign.results))
         return 0
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     run_cells(

@@ -30,6 +30,7 @@ import pika
 
 import controlmq
 from benchmarks.live_consumer import Bed, bed, work
+from benchmarks.live_goals import Stolen
 from benchmarks.measure import chosen
 from controlmq import Step, WorkerPool
 from controlmq.consumer.consumer import Consumer
@@ -199,13 +200,16 @@ def bounded(bed: Bed, how: Run) -> dict[str, Any]:
         noted(consumers[0], hand_overs)
 
     runs = on_an_asynchronous_channel if how.asynchronous else on_a_blocking_channel
+    stolen = Stolen()
     with (
         bed.filled_queue("classic", 2000) as queue,
         Publisher(bed.broker.url, queue, [(1.0, PUBLISHED_RATE)], size=256),
         Disturbed(bed.proxy) as network,
     ):
         finish = pool.shutdown if pool is not None else lambda: None
+        stolen.note()
         runs(bed.proxy.parameters, how.seconds, program, finish)
+        stolen.note()
     elapsed = hand_overs[-1] - hand_overs[0]
     handed_over = len(hand_overs) - 1
     bucket = consumers[0].gate.bucket
@@ -216,6 +220,7 @@ def bounded(bed: Bed, how: Run) -> dict[str, Any]:
         "handlers": how.workers or ("asynchronous" if how.asynchronous else "inline"),
         "seconds": how.seconds,
         "stalled_seconds": network.stalled_seconds,
+        "stolen_percent": stolen.percent()[0],
         "mean": handed_over / elapsed,
         "share_of_bound": handed_over / (RATE * elapsed),
         "share_of_bound_and_capacity": handed_over / (RATE * (elapsed - network.stalled_seconds)),

@@ -11,9 +11,10 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.live_consumer import WORK, Bed, Work, bed, wrapped
+from benchmarks.live_goals import Stolen
 from benchmarks.live_laws import changing_work
 from benchmarks.measure import chosen
 from controlmq import Limits, Step
@@ -70,6 +71,13 @@ class Law:
     sleeps: bool = False
 
 
+class Played(NamedTuple):
+    """The samples of a law by phase, and the percentage of processor time that the host took."""
+
+    phases: list[list[Sample]]
+    stolen_percent: float
+
+
 def laws(model: Callable[[], ArxModel]) -> dict[str, Callable[[], Law]]:
     """Every law by its name; peers as light tuning made them, where that is better."""
 
@@ -124,13 +132,15 @@ def experiment(bed: Bed) -> ArxModel:
     return fitted(rows, INTERVAL, EXPERIMENT_PREFETCHES)
 
 
-def played(bed: Bed, name: str, law: Law) -> list[list[Sample]]:
-    """The samples of a law with each work."""
+def played(bed: Bed, name: str, law: Law) -> Played:
+    """The samples of a law with each work, and what the host took meanwhile."""
     works = [max(work, 1 / RATE) for work in WORKS] if law.sleeps else WORKS
     doing = Work()
     changes = changing_work(works, PHASE_SAMPLES, doing)
+    stolen = Stolen()
 
     def after(consumer: ControlledConsumer, number: int) -> None:
+        stolen.note()
         doing.seconds = changes.get(number, doing.seconds)
         consumer.plant.spreads = consumer.plant.spreads and law.spreads
 
@@ -148,7 +158,7 @@ def played(bed: Bed, name: str, law: Law) -> list[list[Sample]]:
     phases = [samples[at : at + PHASE_SAMPLES] for at in range(0, len(samples), PHASE_SAMPLES)]
     rates = ", ".join(f"{settled_rate(phase):.0f}/s" for phase in phases)
     print(f"  {name}: {rates}", file=sys.stderr)
-    return phases
+    return Played(phases, statistics.fmean(stolen.percent()))
 
 
 def settled_rate(samples: Sequence[Sample]) -> float:
@@ -156,17 +166,23 @@ def settled_rate(samples: Sequence[Sample]) -> float:
     return statistics.fmean(sample.rate for sample in samples[len(samples) // 2 :])
 
 
-def judged(table: str, found: Mapping[str, list[list[Sample]]]) -> list[dict[str, Any]]:
+def judged(table: str, found: Mapping[str, Played]) -> list[dict[str, Any]]:
     """The rows of a table, the lowest cost first."""
     goal = GOALS[table]
     phases = [Phase(PHASE_SAMPLES, ROUND_TRIP, work) for work in WORKS]
-    full = [settled_rate(samples) for samples in found["fixed 250"]]
+    full = [settled_rate(samples) for samples in found["fixed 250"].phases]
     rows = []
     for name in TABLES[table]:
         with_goals = [replace(phase, goal=goal) for phase in phases]
-        metrics = judge(table, list(zip(with_goals, found[name], strict=True)), full)
+        metrics = judge(table, list(zip(with_goals, found[name].phases, strict=True)), full)
         rows.append(
-            {"law": name, "ours": name == TABLES[table][0], "cost": cost(table, metrics)} | metrics
+            {
+                "law": name,
+                "ours": name == TABLES[table][0],
+                "cost": cost(table, metrics),
+                "stolen_percent": found[name].stolen_percent,
+            }
+            | metrics
         )
     return sorted(rows, key=lambda row: float(row["cost"]))
 
