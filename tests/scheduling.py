@@ -19,6 +19,15 @@ CLUSTER = "tests/live/cluster"
 DESIGN = "tests/controlmq/test_design.py"
 
 JOINED = {
+    # python-control, scipy, matplotlib and pandas, which take seconds to import
+    "tests/controlmq/test_robust_design.py": DESIGN,
+    "tests/controlmq/test_cli.py::TestDesign": DESIGN,
+    "tests/controlmq/test_cli.py::TestSimulate": DESIGN,
+    "tests/controlmq/test_aliases.py": DESIGN,
+    "tests/simulator/test_queueing_theory.py": DESIGN,
+    "tests/simulator/test_metrics.py": DESIGN,
+    "tests/identification/test_diagnosis.py::test_ljung_box": DESIGN,
+    "tests/identification/test_least_squares.py": DESIGN,
     SPARK: SPARK,  # one Java
     "tests/controlmq/test_cli.py::TestIdentify": SPARK,
     "tests/controlmq/test_demo.py": SPARK,
@@ -27,9 +36,8 @@ JOINED = {
     "tests/simulator/test_tournament.py::test_the_page": SPARK,
     "tests/test_readme.py": SPARK,
     CLUSTER: CLUSTER,  # one cluster of brokers
-    "tests/controlmq/test_cli.py::TestDesign": DESIGN,  # python-control takes seconds to import
 }
-"""What the name of a test begins with, and the unit that it belongs to."""
+"""What the name of a test begins with, and the unit that it belongs to; the first one counts."""
 
 LONGEST = (
     SPARK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.scheduling import CLUSTER, JOINED, LONGEST, SPARK, unit_of
+from tests.scheduling import CLUSTER, DESIGN, JOINED, LONGEST, SPARK, unit_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,4 +21,5 @@ def test_a_file_is_a_unit_unless_it_is_joined_with_others() -> None:
     assert unit_of("tests/live/cluster/test_failing_nodes.py::test_run") == CLUSTER
     assert unit_of("tests/identification/test_fleet.py::test_a") == SPARK
     assert unit_of("tests/controlmq/test_cli.py::TestIdentify::test_b") == SPARK
-    assert unit_of("tests/controlmq/test_cli.py::TestSimulate::test_c").endswith("test_cli.py")
+    assert unit_of("tests/controlmq/test_cli.py::TestSimulate::test_c") == DESIGN
+    assert unit_of("tests/controlmq/test_cli.py::TestRun::test_d").endswith("test_cli.py")

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from functools import cache
 
 import controlmq
 from controlmq.cli import (
@@ -87,6 +88,7 @@ def parsed(argv: Sequence[str]) -> Namespace:
     return command_parser().parse_args(keep_negative_numbers(argv))
 
 
+@cache
 def command_parser() -> ArgumentParser:
     """All commands with their options; the reference of the commands is made from it, too."""
     parser = ArgumentParser(

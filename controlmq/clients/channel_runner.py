@@ -141,7 +141,7 @@ class Runner:
         """A message has come to the client, which will hand it over later."""
         lane = self._lanes.get(lane_tag)
         if lane is not None and not self.stopped:
-            self.core.received(lane, clock())
+            self.core.received(lane)
 
     def acknowledge(self, tag: int, multiple: bool) -> None:
         """The user acknowledged ``tag``, or everything up to it."""

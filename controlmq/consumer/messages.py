@@ -55,7 +55,7 @@ class Messages:
 
     # Delivered
 
-    def received(self, lane: Lane, now: float) -> None:
+    def received(self, lane: Lane) -> None:
         """A message of ``lane`` has come to the client, which calls :meth:`delivered` later.
 
         A client that hands over what it reads at once need not tell.
@@ -63,7 +63,7 @@ class Messages:
         lane.received += 1
         lane.waiting += 1
         if lane.retiring and lane.saturated:
-            self._attend_by(lane.consumer, now)
+            self._attend_by(lane.consumer, lane.consumer.now)  # at once, without reading a clock
 
     def delivered(self, lane: Lane, tag: int, now: float, buffered: int = 0) -> None:
         """A message of ``lane`` is about to be handed over; ``buffered`` more wait behind it."""
@@ -158,7 +158,8 @@ class Messages:
             self.longest_call, self.repeated_call = call, longest
         else:
             self.longest_call = longest
-            self.repeated_call = max(call, LONGEST_CALL_FADES_TO * self.repeated_call)
+            repeated = LONGEST_CALL_FADES_TO * self.repeated_call
+            self.repeated_call = call if call > repeated else repeated
 
     def fetched(self, tag: int, acknowledged: bool = False) -> None:
         """A message was fetched outside of any consumer, and perhaps acknowledged by that."""

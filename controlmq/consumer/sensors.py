@@ -136,6 +136,58 @@ class Sensors:
     ``handlers`` is their number or the pool they run in, if the user has said so.
     """
 
+    # Python finds more than 30 attributes of an object slowly without these.
+    __slots__ = (
+        "_before",
+        "_before_growth",
+        "_buffer_seconds",
+        "_busy_from",
+        "_call_from",
+        "_call_seconds",
+        "_changed_at",
+        "_gate_seconds",
+        "_gated",
+        "_gated_area",
+        "_given",
+        "_handled",
+        "_handled_in_calls",
+        "_handler_area",
+        "_held",
+        "_held_area",
+        "_in_handler",
+        "_inline",
+        "_late",
+        "_late_seconds",
+        "_left_behind",
+        "_left_seconds",
+        "_most_at_once",
+        "_most_running",
+        "_number",
+        "_open",
+        "_open_area",
+        "_overdue_from",
+        "_overdue_seconds",
+        "_overdue_to",
+        "_pool",
+        "_pool_before",
+        "_recent_most",
+        "_shortest",
+        "_slots",
+        "_starved",
+        "_turnaround",
+        "_turnaround_seconds",
+        "_turnarounds",
+        "_waiting_area",
+        "acks",
+        "active_at",
+        "arrivals",
+        "in_call",
+        "interval_from",
+        "nominal_interval",
+        "slot_seconds",
+        "turnaround",
+    )
+
     def __init__(
         self, now: float, interval: float, handlers: int | HandlerPool | None = None
     ) -> None:
@@ -215,7 +267,8 @@ class Sensors:
         self._handler_area += self._in_handler * elapsed
         if self._in_handler > self._most_running:
             self._waiting_area += (self._in_handler - self._most_running) * elapsed
-        self._held_area += self._held * elapsed
+        if self._held:
+            self._held_area += self._held * elapsed
         if self._gated:
             self._gated_area += self._gated * elapsed
         if gated:
@@ -249,7 +302,8 @@ class Sensors:
             self.turnaround.measured(taken, now)
         else:
             # It has not been here for longer than the consumer has been busy.
-            self._buffer_seconds += min(taken - self._turnaround, now - self._busy_from)
+            buffered_for, busy_for = taken - self._turnaround, now - self._busy_from
+            self._buffer_seconds += buffered_for if buffered_for < busy_for else busy_for
             if self.turnaround.usual == FIRST_TURNAROUND_SECONDS:
                 # A first message that came too soon to be waited for is better than a guess.
                 self.turnaround.measured(taken, now)
@@ -294,7 +348,8 @@ class Sensors:
         self._handler_area += self._in_handler * elapsed
         if self._in_handler > self._most_running:
             self._waiting_area += (self._in_handler - self._most_running) * elapsed
-        self._held_area += self._held * elapsed
+        if self._held:
+            self._held_area += self._held * elapsed
         if self._gated:
             self._gated_area += self._gated * elapsed
         self._held = held
@@ -312,7 +367,8 @@ class Sensors:
         self._handler_area += self._in_handler * elapsed
         if self._in_handler > self._most_running:
             self._waiting_area += (self._in_handler - self._most_running) * elapsed
-        self._held_area += self._held * elapsed
+        if self._held:
+            self._held_area += self._held * elapsed
         if self._gated:
             self._gated_area += self._gated * elapsed
         self._in_handler -= 1

@@ -35,6 +35,10 @@ RENEW_EVERY_SECONDS = 1.0
 LEAST_PAUSE_SECONDS = 0.05
 """Seconds between two records of a member if something changes."""
 
+SKIPPED_POSITIONS = 1
+"""Positions without a record that a stream has where a new segment of it begins: the broker keeps
+notes of its own there. Records that were lost are those of a whole segment or more."""
+
 WORTH_A_RECORD = 0.02
 """Part of the total that a share has to change by to be written at once."""
 
@@ -100,7 +104,7 @@ class Member:
         """A record of the log."""
         if not self._open:
             return
-        if self._read is None or position != self._read + 1:
+        if self._read is None or not 0 < position - self._read <= 1 + SKIPPED_POSITIONS:
             if self._read is not None:
                 self._begin()  # some were lost, and with them what the books are
             self._first, self._newest_renewal, self._unknown = position, -1, -1

@@ -34,6 +34,7 @@ class Collecting:
         self.loop = Loop(self.consumer, PI(Gains(0.002, 0.02), Limits(0.1, 500)), GOAL)
         self._order, self._tags = count(), count(1)
         self._events: list[tuple[float, int, Lane]] = []
+        self._on_their_way: Counter[str] = Counter()
         self._collected: list[int] = []
         self._open(self.core.subscribe(self.consumer, 0.0))
 
@@ -54,6 +55,7 @@ class Collecting:
         return self
 
     def _receive(self, lane: Lane) -> None:
+        self._on_their_way[lane.tag] -= 1
         tag = next(self._tags)
         self.core.delivered(lane, tag, self.now)
         self.core.first_message(lane, tag, {})
@@ -82,9 +84,10 @@ class Collecting:
     def _fill(self) -> None:
         """The broker sends a message for every slot whose ack has come, and for new ones."""
         self.core.take_acks()
-        on_their_way = Counter(id(lane) for _, _, lane in self._events)
         for lane in self.consumer.window.subscribed:
-            for _ in range(lane.size - lane.unacked - on_their_way[id(lane)]):
+            free = lane.size - lane.unacked - self._on_their_way[lane.tag]
+            self._on_their_way[lane.tag] += free
+            for _ in range(free):
                 event = self.now + ROUND_TRIP, next(self._order), lane
                 heapq.heappush(self._events, event)
 

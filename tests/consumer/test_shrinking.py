@@ -14,6 +14,9 @@ from tests.worlds.world import World
 LEAST_SECONDS_BEFORE = 3.0
 """Seconds before the drop."""
 
+WORK = 0.001
+"""Seconds of work of a quick handler."""
+
 
 class Shrinking:
     """A world with a queue that never runs dry, whose prefetch drops after a while."""
@@ -58,7 +61,15 @@ class Shrinking:
         return self.slots
 
 
-@pytest.mark.parametrize("handlers", [0, 8], ids=["inline", "pool"])
+@pytest.mark.parametrize(
+    ("handlers", "work"),
+    [
+        (0, WORK),
+        (8, 8 * WORK),  # as many messages/second as without a pool
+        pytest.param(8, WORK, marks=pytest.mark.slow),
+    ],
+    ids=["inline", "pool", "quick pool"],
+)
 @pytest.mark.parametrize("controlled", [True, False], ids=["controlled", "fixed"])
 @pytest.mark.parametrize(
     ("prefetch", "to", "given"),
@@ -70,10 +81,11 @@ class Shrinking:
     ids=str,
 )
 def test_a_window_shrinks_by_far_more_than_may_be_held(
-    prefetch: float, to: float, given: dict[str, Any], controlled: bool, handlers: int
+    prefetch: float, to: float, given: dict[str, Any], controlled: bool, handlers: int, work: float
 ) -> None:
     window = "lanes" if controlled else "auto"
     given = given | {"controlled": controlled, "handlers": handlers, "window": window}
+    given["mean_work"] = work
     shrinking = Shrinking(prefetch, to, **given)
     assert shrinking.seconds_until(max(1, int(to)), most=40) < 40
     assert shrinking.world.requeued == 0

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
+from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +22,14 @@ PASSWORDS = st.lists(st.text(st.characters(codec="utf-8"), max_size=3), min_size
     lambda between: "".join(f"{SECRET}{text}" for text in between)
 )
 """Any text, of which every piece longer than three characters has a part that gives it away."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_tls_context() -> Iterator[None]:
+    """Each context would load all certificates of the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        yield
 
 
 def refusal_of(url: str) -> str:

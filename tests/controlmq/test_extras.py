@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from collections.abc import Mapping
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -17,15 +18,22 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 OPTIONAL = PROJECT["optional-dependencies"]
 
 
+@pytest.fixture(scope="module")
+def installed() -> Mapping[str, list[str]]:
+    """The distributions of each package that can be imported."""
+    return packages_distributions()
+
+
 def test_the_extras_are_those_that_pip_knows() -> None:
     assert set(EXTRAS) == set(OPTIONAL) - {"all", "dev", "docs"}
     assert set().union(*(Requirement(line).extras for line in OPTIONAL["all"])) == set(EXTRAS)
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_the_modules_of_an_extra_are_those_of_its_distributions(extra: str) -> None:
+def test_the_modules_of_an_extra_are_those_of_its_distributions(
+    extra: str, installed: Mapping[str, list[str]]
+) -> None:
     required = {Requirement(line).name.lower() for line in OPTIONAL[extra]}
-    installed = packages_distributions()
     for module in EXTRAS[extra]:
         top = module.partition(".")[0]
         names = {name.lower().replace("_", "-") for name in installed[top]}

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 
 from controlmq.controllers.limits import Limits
@@ -103,6 +104,7 @@ def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
 def best_fixed(plant: Plant, full: float, seed: int) -> tuple[float, float]:
     """The least whole prefetch that loses at most 1 %, by bisection, and how many it buffers."""
 
+    @cache
     def tried(prefetch: int) -> tuple[float, float]:
         settled = second_half(
             by_phase(replace(plant, prefetch=float(prefetch)), fixed(prefetch), seed)[0]
@@ -290,9 +292,12 @@ class Day:
     laws_in_force: set[str]
 
 
-def day(hours: int, tracking: bool = True, seed: int = 1) -> Day:
-    """Work is quick in one hour, so that the ceiling binds, and slow in the next."""
-    at_most, buffer_time, samples = 100.0, 0.5, 3600
+def day(hours: int, tracking: bool = True, seed: int = 1, samples: int = 3600) -> Day:
+    """Work is quick in one hour, so that the ceiling binds, and slow in the next.
+
+    ``samples`` are those of an hour, which may be a short one.
+    """
+    at_most, buffer_time = 100.0, 0.5
     selector = Selector(Goals(at_most=at_most, buffer_time=buffer_time), LIMITS)
     law: Controller = selector if tracking else Untracked(selector)
     work = [0.002 if hour % 2 == 0 else 0.025 for hour in range(hours)]

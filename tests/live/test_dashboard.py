@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -186,7 +186,7 @@ def test_another_origin_gets_nothing(chromium: Browser) -> None:
     registry = Registry()
     running = Running(registry)
     running.sample()
-    other = HTTPServer((LOOPBACK, 0), Elsewhere)
+    other = ThreadingHTTPServer((LOOPBACK, 0), Elsewhere)
     thread = Thread(target=other.serve_forever)
     thread.start()
     try:

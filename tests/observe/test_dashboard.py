@@ -85,8 +85,9 @@ def shown(registry: Registry) -> Iterator[Page]:
 
 
 def test_a_page_is_told_all_that_is_known_and_then_every_sample(
-    registry: Registry, shown: Page
+    registry: Registry, shown: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dashboard, "LOOK_EVERY_SECONDS", 0.05)
     running = Running(registry, "orders", "shop")
     first, second = running.sample(30), running.sample(20)
     stream = shown.stream()

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.sharing.defects import DEFECTS, Defect
-from tests.sharing.world import LEAST_IN_USE, World
+from tests.sharing.world import LEAST_IN_USE, SEGMENT, World
 from tests.worlds.broker import Violation
 
 CHUNK = 25
 MOST_SEEDS = 400
 
+FOUND_BY = {
+    "lease_counts_from_its_receipt": 153,
+    "newcomers_leave_out_what_happened_since": 40,
+    "books_are_emptied_by_every_newcomer": 17,
+}
+"""Seeds at which the search for a defect begins; it goes on through all the others."""
 
-def run_worlds(first: int, number: int) -> None:
-    for seed in range(first, first + number):
+
+def run_worlds(seeds: Iterable[int]) -> None:
+    for seed in seeds:
         World(seed).run()
 
 
 def test_the_shares_never_add_up_to_more_than_the_goal() -> None:
-    run_worlds(0, CHUNK)
+    run_worlds(range(CHUNK))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(10_000, 11_000, CHUNK))
 def test_the_shares_never_add_up_to_more_than_the_goal_in_many_worlds(first: int) -> None:
-    run_worlds(first, CHUNK)
+    run_worlds(range(first, first + CHUNK))
 
 
 @pytest.mark.parametrize("members", [1, 4])
@@ -41,6 +50,16 @@ def test_the_goal_is_used_when_all_are_well(members: int) -> None:
     handed_over = sum(len(process.times) for process in world.processes) - before
     assert LEAST_IN_USE * 100.0 * 20 <= handed_over <= 100.0 * 20
     world.check_stretches()
+
+
+def test_a_new_segment_of_the_log_costs_nobody_its_share() -> None:
+    world = World(1, members=4, calm=True)
+    world.advance(15.0)
+    names = {process.member.name for process in world.processes}
+    read = len(world.log)
+    world.advance(60.0)
+    assert len(world.log) > read + 3 * SEGMENT
+    assert {process.member.name for process in world.processes} == names
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -77,5 +96,6 @@ def name_of(defect: Defect) -> str:
 @pytest.mark.parametrize("defect", DEFECTS, ids=name_of)
 def test_a_defect_is_found(defect: Defect, monkeypatch: pytest.MonkeyPatch) -> None:
     defect(monkeypatch)
+    first = FOUND_BY.get(name_of(defect), 0)
     with pytest.raises(Violation, match=r"replay with: python -m tests\.sharing \d+"):
-        run_worlds(0, MOST_SEEDS)
+        run_worlds([*range(first, MOST_SEEDS), *range(first)])

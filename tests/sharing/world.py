@@ -29,6 +29,9 @@ FASTEST_DRIFT = 1e-3
 SETTLING_SECONDS = 12.0
 """Seconds without disturbances after which the whole rate must be in use."""
 
+SEGMENT = 40
+"""Positions of a segment of the log."""
+
 LEAST_IN_USE = 0.97
 """Part of the rate that must be in use then."""
 
@@ -238,6 +241,8 @@ class World:
     def _append(self, connection: Connection, record: bytes) -> None:
         if self.now >= connection.lost_after:
             return
+        if len(self.log) % SEGMENT == SEGMENT - 1:
+            self.log.append(b"")  # a new segment begins with a position that has no record
         position = len(self.log)
         self.log.append(record)
         self.records += 1

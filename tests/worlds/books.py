@@ -241,8 +241,8 @@ class Books:
                 raise Violation(
                     f"{asked - held} slots are open, the sensors have {each.sensors._open}"
                 )
-            allowed = max(each.max_held, each.largest_lane)
-            if held > allowed:
+            if held > each.max_held and held > each.largest_lane:
+                allowed = max(each.max_held, each.largest_lane)
                 raise Violation(f"{held} acks are held, {allowed} are allowed")
             if held and not each.alive and not each.lanes:
                 raise Violation("a consumer that has stopped holds acks")
@@ -260,14 +260,15 @@ class Books:
     def _check_wakes(self) -> None:
         """Whatever a consumer waits for, the core asks to be woken for it in time."""
         core = self.core
+        latest = core.wake_at - TIMING_SECONDS
         for each in self.subscriptions:
-            consumer, window = each.consumer, each.window
+            consumer = each.consumer
             if consumer.cancelled:
                 continue
-            needed = min(consumer.attend_at, consumer.next_sample)
-            if window.held:
-                needed = min(needed, window.deadline(self.world.now))
-            if core.wake_at > needed + TIMING_SECONDS:
+            held = each.window.held
+            released_at = each.window.deadline(self.world.now) if held else math.inf
+            if latest > consumer.attend_at or latest > consumer.next_sample or latest > released_at:
+                needed = min(consumer.attend_at, consumer.next_sample, released_at)
                 raise Violation(f"the core is to be woken at {core.wake_at:g} s, not at {needed:g}")
             if consumer.gate.waiting and core.hand_over_at > consumer.gate.ask_at:
                 raise Violation("a message waits, and nobody asks to hand it over")

@@ -86,11 +86,14 @@ class Program(Adapter):
                     each for each, entry in self.gated.items() if entry[1] is subscription
                 ):
                     raise Violation(f"message {tag} overtook others")
-                self.unanswered[tag] = self.unacked[tag] = self.gated.pop(tag)
+                entry = self.gated.pop(tag)
                 for books in (self.unanswered, self.unacked):
-                    ascending = sorted(books.items())
-                    books.clear()
-                    books.update(ascending)
+                    overtaken = bool(books) and next(reversed(books)) > tag
+                    books[tag] = entry
+                    if overtaken:
+                        ascending = sorted(books.items())
+                        books.clear()
+                        books.update(ascending)
                 subscription.handed_over(world.now)
                 if core.outbox or world.now >= core.wake_at:
                     self.attend()
@@ -138,7 +141,7 @@ class Program(Adapter):
             new = happen == self.on_message and delivery[0] not in self.announced
             if new and lane not in self.cancelled:
                 self.announced[delivery[0]] = lane
-                self.core.received(lane, self.world.now)
+                self.core.received(lane)
 
     def on_done(self, delivery: tuple[int, int], _: Any) -> None:
         """A handler of the pool is done."""

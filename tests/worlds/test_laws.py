@@ -6,10 +6,12 @@ import statistics
 
 import pytest
 
+from controlmq.controllers import controller_from
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.selector import Selector
 from controlmq.goals import Goals
 from controlmq.loop import Sample
+from controlmq.model import ArxModel
 from tests.worlds.bounded import SteadyDemand
 from tests.worlds.circumstances import Circumstances
 from tests.worlds.world import World
@@ -66,18 +68,19 @@ def test_a_ceiling_is_reached_again_when_the_round_trip_triples() -> None:
     assert min(sample.rate for sample in samples(running)[30:]) > 0.98 * 150
 
 
+@pytest.mark.parametrize("seconds", [10, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("handlers", [0, 4])
 @pytest.mark.parametrize(("rate", "factor"), [(400.0, 4.7), (400.0, 2.0), (50.0, 4.7)])
 def test_a_longer_round_trip_costs_a_ceiling_little(
-    rate: float, factor: float, handlers: int
+    rate: float, factor: float, handlers: int, seconds: int
 ) -> None:
-    """What would have been handed over in 1.2 s."""
+    """What would have been handed over in 1.2 s; the rate is back after six samples."""
     running = world(Goals(at_most=rate), work=0.001, jitter=0.0, handlers=handlers)
     running.circumstances.delay = 0.0055
-    running.advance(until=20.5)
+    running.advance(until=seconds + 0.5)
     samples(running).clear()
     running.circumstances.delay *= factor
-    running.advance(until=40.5)
+    running.advance(until=2 * seconds + 0.5)
     assert sum(rate - sample.rate for sample in samples(running)) < 1.2 * rate
 
 
@@ -134,6 +137,44 @@ def test_a_pool_whose_size_nobody_told_is_found_soon_under_protection() -> None:
     running = world(Goals(protect=True), handlers=4, work=0.02)
     running.advance(until=40.5)
     assert statistics.fmean(sample.rate for sample in samples(running)[10:]) > 0.92 * 4 / 0.02
+
+
+@pytest.mark.parametrize("handlers", [0, 4])
+@pytest.mark.parametrize(("rate", "work"), [(100.0, 0.001), (100.0, 0.004), (20.0, 0.02)])
+def test_messages_wait_as_long_as_wanted_where_a_ceiling_keeps_handlers_idle(
+    rate: float, work: float, handlers: int
+) -> None:
+    """Less than they would wait for the ceiling alone, which is about one message's time."""
+    wanted = 0.6 / rate
+    running = world(Goals(at_most=rate, buffer_time=wanted), work=work, handlers=handlers)
+    running.advance(until=60.5)
+    settled = samples(running)[20:]
+    arrivals = sum(sample.arrivals for sample in settled)
+    waited = sum(sample.buffer_time * sample.arrivals for sample in settled) / arrivals
+    assert waited == pytest.approx(wanted, rel=0.1)
+    assert arrivals / len(settled) > 0.95 * rate
+    law = running.circumstances.law
+    assert isinstance(law, Selector)
+    assert law.in_force == "buffer_time"
+
+
+@pytest.mark.parametrize("work", [0.001, 0.0035])
+def test_a_law_goes_on_beyond_the_range_of_its_model_while_the_rate_follows(work: float) -> None:
+    """A model of prefetches up to 10, and a goal that asks for 14; slow handlers can do less."""
+    loop_time = 2 * DELAY + work
+    model = ArxModel(0.0, 1 / loop_time, 0.0, 1.0, linear_range=(1.0, 10.0))
+    law, goal = controller_from("pi", model=model), 14 / loop_time
+    running = world(Goals(), work=work)
+    running.circumstances.law = lambda sample, _: law(sample, goal)
+    running.advance(until=60.5)
+    settled = samples(running)[20:]
+    assert law.told  # type: ignore[attr-defined]
+    if work == 0.001:
+        rate = statistics.fmean(sample.rate for sample in settled)
+        assert rate == pytest.approx(goal, rel=0.01)
+    else:
+        assert statistics.median(sample.rate for sample in settled) > 0.95 / work
+        assert max(sample.prefetch for sample in settled) < 2.2 * loop_time / work
 
 
 def test_a_jittered_network_does_not_shake_the_rate() -> None:

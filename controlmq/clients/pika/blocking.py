@@ -197,10 +197,12 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
             self._cancel_all()
         super().stop_consuming(consumer_tag)
 
-    def _on_consumer_message_delivery(self, channel: Any, method: Any, *message: Any) -> None:
+    def _on_consumer_message_delivery(
+        self, channel: Any, method: Any, properties: Any, body: bytes
+    ) -> None:
         self._runner.received(method.consumer_tag)
         # pika has this method by heart, also when the channel is its own again.
-        BlockingChannel._on_consumer_message_delivery(self, channel, method, *message)
+        BlockingChannel._on_consumer_message_delivery(self, channel, method, properties, body)
 
     def _cancel_all(self) -> None:
         generator, self._generator = self._generator, None
