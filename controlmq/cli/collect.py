@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from controlmq.checks import above_zero
 from controlmq.cli.arguments import count, number, option, whole
 from controlmq.cli.live import SEVERAL_URLS, add_consumer, consume_from
 from controlmq.cli.output import console, print_json, progress_bar, say
@@ -59,6 +60,7 @@ def run(arguments: Namespace) -> int:
             f"--settle {arguments.settle} leaves nothing of {arguments.samples_per_level} samples "
             "a level; give a larger --samples-per-level."
         )
+    above_zero("interval", arguments.interval)
     levels = plan_of(arguments)
     per_level = arguments.samples_per_level
     taken = rows = starved = 0

@@ -114,12 +114,14 @@ def run(arguments: Namespace) -> int:
     if (arguments.controller or arguments.model) and arguments.goal is None:
         raise InputError("a controller or a model needs a goal; give --goal in messages/second.")
     goals = {word: getattr(arguments, word) for word in WORDS}
-    # Refuses mistakes before there is a connection.
+    # Refuses mistakes before anything is opened.
     settings_from(
         **goals,
         shared=arguments.shared,
         controller=arguments.controller,
         model=arguments.model,
+        interval=arguments.interval,
+        prefetch=arguments.prefetch,
         limits=limits_of(arguments),
     )
     serve_observers(arguments)

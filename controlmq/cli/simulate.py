@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controlmq.checks import above_zero
 from controlmq.cli.arguments import add_seed, count, number, option
 from controlmq.cli.output import console, print_json, say, table
 from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
 from controlmq.controllers.controller_file import KINDS as LAWS
 from controlmq.errors import InputError
 from controlmq.extras import Needs, check, needs
+from controlmq.goals import rate_of
 from controlmq.loop import Controller, Loop, Step
 from controlmq.model import ArxModel
 from controlmq.performance import performance
@@ -70,7 +70,7 @@ def add_options(parser: ArgumentParser) -> None:
     option(drive, "--levels LOW HIGH", "prefetches in random order between these", number)
     option(parser, "--consumer NAME", "the consumer that is driven")
     option(parser, "--model FILE", "the model of a controller given by name")
-    option(parser, "--goal GOAL", "messages/second, for a controller", number)
+    option(parser, "--goal RATE", "for a controller: messages/second, or as in 5/minute")
     option(parser, "--samples SAMPLES", f"how many to run (default {DEFAULT_SAMPLES})", count)
     add_seed(parser)
     option(parser, "--trace FOLDER", "record the run as a trace")
@@ -106,7 +106,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace) -> None:
-    """Refuse options that would have no effect."""
+    """Read the goal, and refuse options that would have no effect."""
     drives = ("controller", "prefetch", "ramp", "levels")
     if all(getattr(arguments, drive) is None for drive in drives):
         for option in ("consumer", "goal", "trace"):
@@ -118,7 +118,7 @@ def _check(arguments: Namespace) -> None:
     if arguments.goal is not None:
         if arguments.controller is None:
             raise InputError("--goal is for a controller; leave it out here.")
-        above_zero("--goal", arguments.goal)
+        arguments.goal = rate_of("--goal", arguments.goal)
     if arguments.model is not None and (arguments.controller or "").lower() not in LAWS:
         raise InputError(
             f"--model goes with --controller {', '.join(LAWS[:-1])} or {LAWS[-1]}; "

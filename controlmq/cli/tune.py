@@ -19,6 +19,7 @@ from controlmq.cli.spark import add_spark
 from controlmq.controllers.controller_file import KINDS
 from controlmq.errors import InputError
 from controlmq.extras import Needs, needs
+from controlmq.goals import rate_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "scenarios", nargs="+", metavar="SCENARIO", help="shipped scenarios or TOML files"
     )
-    option(parser, "--goal RATE...", "messages/second", number, required=True)
+    option(parser, "--goal RATE...", "messages/second, or as in 5/minute", required=True)
     option(parser, "--out FOLDER", "a new folder to write", required=True)
     _add_candidates(parser.add_argument_group("candidates"))
     option(parser, "--random N", "draw N candidates between the values given", count)
@@ -131,11 +132,11 @@ def _search(arguments: Namespace) -> Search:
     if model is not None and arguments.interval:
         raise InputError("--model has an interval of its own; leave --interval out.")
 
+    goals = tuple(rate_of("--goal", goal) for goal in arguments.goal)
+
     def trials(names: list[str]) -> list[Trial]:
         return [
-            Trial(
-                load_scenario(name), tuple(arguments.goal), arguments.duration, arguments.consumer
-            )
+            Trial(load_scenario(name), goals, arguments.duration, arguments.consumer)
             for name in names
         ]
 

@@ -14,7 +14,7 @@ from controlmq.clients import kill_switch
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.kill_switch import Off
-from controlmq.clients.settings import Settings
+from controlmq.clients.settings import Settings, limits_with
 from controlmq.clients.shared_goal import SharedGoal
 from controlmq.clients.upper_limit import UpperLimit
 from controlmq.consumer.consumer import Consumer
@@ -53,6 +53,7 @@ class ControlledConsumer:
         goal = self._goals.goal
         given = settings.controller
         limits = given.limits if given is not None else settings.limits
+        limits = limits_with(controller, limits, settings.window)
         self._law: Controller = controller or _hold
         """What moves the prefetch, unless the kill switch is on."""
         self._limits = limits
@@ -269,13 +270,18 @@ class ControlledConsumer:
         """The limits of the prefetch; None where nothing limits it."""
         return self._limits
 
+    def limits_for(self, window: str) -> Limits | None:
+        """The limits of the prefetch where another window takes over."""
+        return limits_with(self._law, self._limits, window)
+
     def go_on_from(self, last: ControlledConsumer) -> None:
         """Take up the prefetch, the goals and the law with its memory where ``last`` had them.
 
         What was logged of the goals' costs is not logged again.
         """
         self.give_up_lanes_in_vain(last.lanes_in_vain)
-        self._law, self._limits = last._law, last._limits
+        self._law = last._law
+        self._limits = last.limits_for(self.plant.kind)
         self._file, self._limits_given = last._file, last._limits_given
         self.loop.told = last.loop.told
         if self._off is None:
@@ -319,7 +325,7 @@ class ControlledConsumer:
             else:
                 self._law = found.make()
             if not self._limits_given:
-                self._limits = found.limits
+                self._limits = limits_with(self._law, found.limits, self.plant.kind)
             if self._off is None:
                 self.loop.controller = self._law
                 self._runner.core.limited(self.plant, self._limits, self.plant.now)

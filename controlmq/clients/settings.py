@@ -9,6 +9,7 @@ from typing import Any, get_args
 from controlmq.checks import above_zero, not_negative, prefetch_count
 from controlmq.consumer.consumer import Shape, WindowChoice
 from controlmq.consumer.sensors import HandlerPool
+from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, ModelSpec, ResolvedController, resolve
 from controlmq.controllers.selector import Selector
@@ -107,13 +108,17 @@ class Settings:
         return self.controller is not None or self.prefetch is None or goals != Goals()
 
     def start(self, asked: float | None, goal: float | None, limits: Limits | None) -> float:
-        """The prefetch to start from; ``asked`` is what ``basic_qos`` said."""
+        """The prefetch to start from; ``asked`` is what ``basic_qos`` said.
+
+        What a model expects is taken up to the end of its range, from where a search goes on.
+        """
         if self.prefetch is not None:
             prefetch = self.prefetch
         elif asked:
             prefetch = asked
         elif goal is not None and self.controller is not None and self.controller.model is not None:
-            prefetch = self.controller.model.prefetch_for(goal)
+            model = self.controller.model
+            prefetch = (limits or Limits.of(model)).clamp(model.prefetch_for(goal))
         else:
             prefetch = START_PREFETCH
         return limits.clamp(prefetch) if limits else prefetch
@@ -135,6 +140,19 @@ class Settings:
             interval=self.sample_interval,
             handlers=self.handlers,
         )
+
+
+def limits_with(law: Controller | None, limits: Limits | None, window: str) -> Limits | None:
+    """What the prefetch stays within where ``limits``, or none, are given to it and this law.
+
+    A single subscription has all its slots from the start and never gets more. So a law that may
+    go on beyond the range of its model keeps to it there.
+    """
+    own = law.controller if isinstance(law, Selector) else law
+    beyond: BeyondRange | None = getattr(own, "beyond", None)
+    if limits is None and beyond is not None and window == "single":
+        return beyond.within
+    return limits
 
 
 def _are_handlers(given: object) -> bool:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from controlmq.checks import finite
+from controlmq.checks import above_zero, finite
 from controlmq.errors import InputError
 from controlmq.files import JsonFile, check_keys
 from controlmq.gains import Gains
@@ -32,7 +32,8 @@ class Tuning(JsonFile):
 
     ``derivative_filter`` (0 up to but not including 1) smooths the derivative of a PID;
     ``setpoint_weight`` (0 to 1) softens the answer of PI and PID to a step of the goal. The
-    defaults are the published laws.
+    defaults are the published laws. ``upper`` is the highest prefetch that the user allows; without
+    it the law may go on beyond the linear range of the model, as long as the rate follows.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Tuning(JsonFile):
     model: ArxModel
     derivative_filter: float = 0.0
     setpoint_weight: float = 1.0
+    upper: float | None = None
 
     what = "controller file"
     file_format = "controlmq-controller"
@@ -56,6 +58,8 @@ class Tuning(JsonFile):
             raise InputError("only a pid controller has a derivative to filter.")
         if self.kind == "p" and self.setpoint_weight != 1:
             raise InputError("setpoint_weight softens pi and pid; a p controller takes none.")
+        if self.upper is not None:
+            above_zero("upper", self.upper)
 
     def content(self) -> dict[str, Any]:
         """The tuning, its model included."""
@@ -64,23 +68,30 @@ class Tuning(JsonFile):
             **asdict(self.gains),
             "derivative_filter": self.derivative_filter,
             "setpoint_weight": self.setpoint_weight,
+            "upper": self.upper,
             "model": self.model.as_data(),
             "units": {
                 "kp, ki, kd": "messages of prefetch per message/second",
                 "derivative_filter": "share kept from one sample to the next",
                 "setpoint_weight": "1",
+                "upper": "messages of prefetch",
             },
         }
 
     @classmethod
     def from_content(cls, content: dict[str, Any]) -> Tuning:
-        """The tuning that the object of a controller file describes."""
+        """The tuning that the object of a controller file describes.
+
+        Files of earlier releases have no ``upper``: there, the end of the model's range was it.
+        """
         shaping = ("derivative_filter", "setpoint_weight")
         required = ("controller", "kp", "ki", "kd", "model")
-        check_keys(content, required, (*shaping, "format", "version", "units"))
+        check_keys(content, required, (*shaping, "upper", "format", "version", "units"))
+        model = ArxModel.from_json(json.dumps(content["model"]), source="its model")
         return cls(
             kind=content["controller"],
             gains=Gains(kp=content["kp"], ki=content["ki"], kd=content["kd"]),
-            model=ArxModel.from_json(json.dumps(content["model"]), source="its model"),
+            model=model,
+            upper=content.get("upper", model.linear_range[1]),
             **{name: content[name] for name in shaping if name in content},
         )

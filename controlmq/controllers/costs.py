@@ -24,12 +24,14 @@ class Costs:
         self._seen: dict[str, int] = {}
         self._found: dict[str, str] = {}
 
-    def __call__(self, sample: Sample, goals: Goals, in_force: str) -> dict[str, str]:
+    def __call__(
+        self, sample: Sample, goals: Goals, in_force: str, rate: float | None = None
+    ) -> dict[str, str]:
         """One sentence for each goal that has cost something in this sample and those before."""
         if goals != self._goals:
             self._goals, self._seen, self._found = goals, {}, {}
         if sample.arrivals or not sample.window_limited:
-            self._found = costs(sample, goals, in_force)
+            self._found = costs(sample, goals, in_force, rate)
             self._seen = {key: self._seen.get(key, 0) + 1 for key in self._found}
         return {
             key: sentence
@@ -38,23 +40,32 @@ class Costs:
         }
 
 
-def costs(sample: Sample, goals: Goals, in_force: str) -> dict[str, str]:
-    """What goals have cost in this sample, by the goal and its value."""
+def costs(sample: Sample, goals: Goals, in_force: str, rate: float | None = None) -> dict[str, str]:
+    """What goals have cost in this sample, by the goal and its value.
+
+    ``in_force`` is the word of the goal whose law has its way, and ``rate`` what the consumer is to
+    reach or to keep to, in messages/second: its part of a rate that is shared.
+    """
     found: dict[str, str] = {}
     if not sample.window_limited or not sample.arrivals:
         return found
     idle = 1 - sample.busy
-    if in_force == "buffer_time" and goals.buffer_time is not None and idle > COSTLY_SHARE:
-        if sample.buffer_time > goals.buffer_time / 2:
+    if in_force == "buffer_time" and goals.buffer_time is not None:
+        # For the rest of the time a rate keeps them idle, whatever the buffer has.
+        lost = idle if rate is None else min(idle, sample.busy * (rate / sample.rate - 1))
+        if lost > COSTLY_SHARE and sample.buffer_time > goals.buffer_time / 2:
             found[f"buffer_time {goals.buffer_time:g}"] = (
                 f"a buffer time of {goals.buffer_time:g} s leaves handlers idle for "
-                f"{100 * idle:.0f} % of their time; give more, or accept the loss"
+                f"{100 * lost:.0f} % of their time; give more, or accept the loss"
             )
     if goals.goal is not None and sample.unused > COSTLY_SHARE and idle < COSTLY_SHARE:
-        found[f"goal {goals.goal:g}"] = (
-            f"the goal of {goals.goal:g}/s is above the {sample.rate:.4g}/s that "
-            f"{sample.handlers} busy handlers do; give a lower goal or more handlers"
-        )
+        # A controller needs no tokens, so they tell nothing of what it reaches. Where protection
+        # keeps the prefetch low, more handlers would not help.
+        if sample.rate < (1 - COSTLY_SHARE) * goals.goal and in_force != "protect":
+            found[f"goal {goals.goal:g}"] = (
+                f"the goal of {goals.goal:g}/s is above the {sample.rate:.4g}/s that "
+                f"{sample.handlers} busy handlers do; give a lower goal or more handlers"
+            )
     if goals.at_most is not None and goals.ceiling == goals.at_most:  # no lower goal binds
         if idle > COSTLY_SHARE and sample.unused < COSTLY_SHARE:
             found[f"at_most {goals.at_most:g}"] = (

@@ -14,8 +14,8 @@ keeps receiving something to measure."""
 
 
 MOST_WITHOUT_LIMITS = 2000.0
-"""Messages. How far a law without a model may go where the user gives no limits: what quorum
-queues take for a prefetch without a limit."""
+"""Messages. How far a law may go where the user gives no limits: what quorum queues take for a
+prefetch without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,19 @@ class Limits:
 
     @classmethod
     def of(cls, model: ArxModel) -> Limits:
-        """Up to the end of the linear range: beyond it messages wait and the rate stays."""
-        high = model.linear_range[1]
+        """Up to the end of the linear range, beyond which nothing is known of the rate."""
+        return cls.up_to(model.linear_range[1])
+
+    @classmethod
+    def up_to(cls, high: float) -> Limits:
+        """Up to a prefetch that the user has chosen."""
         return cls(min(LOWEST_PREFETCH, high / 2), high)
+
+    @classmethod
+    def beyond(cls, model: ArxModel) -> Limits:
+        """The same, but on from the end of the linear range."""
+        within = cls.of(model)
+        return cls(within.low, max(within.high, MOST_WITHOUT_LIMITS))
 
     def clamp(self, prefetch: float) -> float:
         """The nearest allowed prefetch; NaN stays NaN for the loop to refuse."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
 from controlmq.gains import Gains
@@ -20,14 +23,23 @@ class P:
     errors, so it never winds up and never removes a model error either.
 
     Starts and gain changes are bumpless: the difference to the prefetch in force is carried
-    along and fades, halving each sample.
+    along and fades, halving each sample. ``beyond`` keeps it from growing in vain beyond the range
+    of the model; without it, only ``limits`` do.
     """
 
     kind = "p"
 
-    def __init__(self, gains: Gains, limits: Limits, model: ArxModel) -> None:
+    def __init__(
+        self,
+        gains: Gains,
+        limits: Limits,
+        model: ArxModel,
+        *,
+        beyond: BeyondRange | None = None,
+    ) -> None:
         self._gains = gains
         self.limits = limits
+        self.beyond = beyond
         self._model = model
         self._transfer: float | None = None
 
@@ -41,6 +53,11 @@ class P:
         self._gains = gains
         self._transfer = None
 
+    @property
+    def told(self) -> Mapping[str, str]:
+        """What the user should know at present, by a key."""
+        return {} if self.beyond is None else self.beyond.told
+
     def __call__(self, sample: Sample, goal: float) -> float:
         """The prefetch for the next interval."""
         if frozen(sample, goal):
@@ -50,4 +67,5 @@ class P:
             self._transfer = sample.prefetch - law
         else:
             self._transfer *= TRANSFER_SHARE_LEFT_PER_SAMPLE
-        return self.limits.clamp(law + self._transfer)
+        prefetch = self.limits.clamp(law + self._transfer)
+        return prefetch if self.beyond is None else self.beyond.allowed(sample, goal, prefetch)

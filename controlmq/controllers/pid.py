@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.controller_file import check_shaping
 from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
@@ -27,7 +29,8 @@ class PID:
     ``derivative_filter`` is ``f``, 0 (the published law) up to but not including 1: nearer 1
     the derivative answers more slowly and amplifies less noise. ``setpoint_weight`` scales
     the goal in the proportional part alone: below 1 a step of the goal kicks less.
-    ``gains`` may be set at any time.
+    ``gains`` may be set at any time. ``beyond`` keeps it from growing in vain beyond the range of a
+    model; without it, only ``limits`` do.
     """
 
     kind = "pid"
@@ -39,15 +42,22 @@ class PID:
         *,
         derivative_filter: float = 0.0,
         setpoint_weight: float = 1.0,
+        beyond: BeyondRange | None = None,
     ) -> None:
         check_shaping(derivative_filter, setpoint_weight)
         self.gains = gains
         self.limits = limits
+        self.beyond = beyond
         self.derivative_filter = derivative_filter
         self.setpoint_weight = setpoint_weight
         self._error: float | None = None
         self._weighted_error = 0.0
         self._derivative = 0.0
+
+    @property
+    def told(self) -> Mapping[str, str]:
+        """What the user should know at present, by a key."""
+        return {} if self.beyond is None else self.beyond.told
 
     def __call__(self, sample: Sample, goal: float) -> float:
         """The prefetch for the next interval."""
@@ -69,7 +79,8 @@ class PID:
             # What is not a number must not be remembered: the law would never be one again.
             self._error, self._weighted_error = error, weighted
             self._derivative = derivative
-        return self.limits.clamp(prefetch)
+        prefetch = self.limits.clamp(prefetch)
+        return prefetch if self.beyond is None else self.beyond.allowed(sample, goal, prefetch)
 
 
 class PI(PID):
@@ -80,7 +91,14 @@ class PI(PID):
 
     kind = "pi"
 
-    def __init__(self, gains: Gains, limits: Limits, *, setpoint_weight: float = 1.0) -> None:
+    def __init__(
+        self,
+        gains: Gains,
+        limits: Limits,
+        *,
+        setpoint_weight: float = 1.0,
+        beyond: BeyondRange | None = None,
+    ) -> None:
         if gains.kd:
             raise InputError(f"a PI controller has no kd and {gains.kd:g} is given; take PID.")
-        super().__init__(gains, limits, setpoint_weight=setpoint_weight)
+        super().__init__(gains, limits, setpoint_weight=setpoint_weight, beyond=beyond)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.controller_file import KINDS, Tuning
 from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
@@ -73,9 +74,11 @@ def resolve(
     - a model: a PI controller; a tuning: its controller; a schedule: the blend of its own;
     - anything callable: itself, as it is.
 
-    ``limits`` default to the linear range of the model that the gains were computed for. A
-    ``model`` that was given goes before the one that comes with the controller. The model of a
-    schedule is the one with the widest range, a limit that no profile exceeds.
+    Without ``limits`` a law goes on beyond the linear range of the model that its gains were
+    computed for, as long as the rate follows, unless its tuning has an upper limit; the limits of
+    the result are None then. The laws of a schedule keep to the ranges of their models. A ``model``
+    that was given goes before the one that comes with the controller. The model of a schedule is
+    the one with the widest range, a limit that no profile exceeds.
     """
     known = ArxModel.load(model) if isinstance(model, str | os.PathLike) else model
     found = _value_of(spec, known)
@@ -92,7 +95,7 @@ def resolve(
     return ResolvedController(
         make=make,
         model=known or own,
-        limits=limits or getattr(make(), "limits", None),
+        limits=limits or _limits_of(make()),
         file=_file_of(spec, model),
         read_again=partial(resolve, spec, model=model, limits=limits),
     )
@@ -106,28 +109,54 @@ def controller_from(
 
 
 def build(tuning: Tuning, limits: Limits | None = None) -> P | PI | PID:
-    """The controller object of a tuning, limited to the model's linear range by default."""
+    """The controller object of a tuning.
+
+    Without ``limits`` and an upper limit in the tuning it goes on beyond the linear range of the
+    model, as long as the rate follows.
+    """
+    if limits is None and tuning.upper is not None:
+        limits = Limits.up_to(tuning.upper)
+    beyond = BeyondRange(tuning.model) if limits is None else None
+    limits = limits or Limits.beyond(tuning.model)
     if tuning.kind == "p":
-        return P(tuning.gains, limits or Limits.of(tuning.model), tuning.model)
-    return _velocity_form(tuning, limits)
+        return P(tuning.gains, limits, tuning.model, beyond=beyond)
+    return _velocity_form(tuning, limits, beyond)
 
 
 def build_schedule(schedule: Schedule, limits: Limits | None = None) -> ScheduledController:
-    """The controller object of a schedule; ``limits`` hold for every profile."""
-    laws = [_velocity_form(profile.tuning, limits) for profile in schedule.profiles]
+    """The controller object of a schedule; ``limits`` hold for every profile.
+
+    Without them each profile keeps to the range of its model: which one decides is a matter of the
+    workload, so where one of them ends, another one may not even begin.
+    """
+    tunings = [profile.tuning for profile in schedule.profiles]
+    laws = [_velocity_form(tuning, limits or _range_of(tuning)) for tuning in tunings]
     return ScheduledController(schedule, laws)
 
 
-def _velocity_form(tuning: Tuning, limits: Limits | None) -> PI | PID:
-    limits = limits or Limits.of(tuning.model)
+def _range_of(tuning: Tuning) -> Limits:
+    """Up to the upper limit of a tuning, or the end of its model's range."""
+    return Limits.of(tuning.model) if tuning.upper is None else Limits.up_to(tuning.upper)
+
+
+def _velocity_form(tuning: Tuning, limits: Limits, beyond: BeyondRange | None = None) -> PI | PID:
     if tuning.kind == "pi":
-        return PI(tuning.gains, limits, setpoint_weight=tuning.setpoint_weight)
+        return PI(tuning.gains, limits, setpoint_weight=tuning.setpoint_weight, beyond=beyond)
     return PID(
         tuning.gains,
         limits,
         derivative_filter=tuning.derivative_filter,
         setpoint_weight=tuning.setpoint_weight,
+        beyond=beyond,
     )
+
+
+def _limits_of(controller: Controller) -> Limits | None:
+    """What a controller keeps the prefetch within; None if it searches, or does not say."""
+    if getattr(controller, "beyond", None) is not None:
+        return None
+    limits: Limits | None = getattr(controller, "limits", None)
+    return limits
 
 
 def default_tuning(kind: str, model: ArxModel) -> Tuning:

@@ -29,7 +29,7 @@ class Selector:
         self.controller = controller
         self.in_force = ""
         self.told: dict[str, str] = {}
-        """What goals cost at present, by the goal and its value."""
+        """What goals cost at present, by the goal and its value, and what a controller tells."""
         self._costs = Costs()
         self._probe = Probe()
         self._least = LeastPrefetch(limits)
@@ -54,6 +54,8 @@ class Selector:
             self._buffer_time = BufferTime(self.limits, goals.buffer_time)
         else:
             self._buffer_time.buffer_time = goals.buffer_time
+        if self._buffer_time is not None:
+            self._buffer_time.rate = goals.ceiling
         if not goals.protect:
             self._protect = None
         elif self._protect is None:
@@ -62,6 +64,8 @@ class Selector:
     def share(self, rate: float) -> None:
         """The ceiling is shared: find the prefetch for this part of it, messages/second."""
         self._least.rate = rate
+        if self._buffer_time is not None:
+            self._buffer_time.rate = rate
 
     @property
     def laws(self) -> dict[str, Controller]:
@@ -83,5 +87,8 @@ class Selector:
             for word in asked.keys() - {"protect"}:
                 asked[word] = self.limits.clamp(tried)
         self.in_force = min(asked, key=lambda word: asked[word])
-        self.told = self._costs(sample, self._goals, self.in_force)
+        self.told = {
+            **self._costs(sample, self._goals, self.in_force, self._least.rate),
+            **getattr(self.controller, "told", {}),
+        }
         return asked[self.in_force]

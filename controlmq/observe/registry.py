@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from controlmq.consumer.consumer import Consumer
+from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.freeze import frozen
+from controlmq.controllers.limits import Limits
 from controlmq.goals import Goals
 from controlmq.loop import Loop, Step
 
@@ -158,7 +160,7 @@ class Observed:
         off = self.watched.switched_off
         controlled = self.watched.adapts and not off
         goals = goals_by_kind(self.watched.goals) if controlled else {}
-        limits = (plant.limits.low, plant.limits.high) if plant.limits is not None else None
+        limits = _limits_of(plant.limits, inner)
         gains = getattr(law, "gains", None)
         reading = Reading(
             time=sample.time,
@@ -217,6 +219,14 @@ def goals_by_kind(goals: Goals) -> dict[str, float]:
         "protect": 1.0 if goals.protect else None,
     }
     return {kind: value for kind, value in kinds.items() if value is not None}
+
+
+def _limits_of(limits: Limits | None, law: object) -> tuple[float, float] | None:
+    """What the prefetch stays within now; without limits, what a law beyond its range may."""
+    if limits is not None:
+        return limits.low, limits.high
+    beyond: BeyondRange | None = getattr(law, "beyond", None)
+    return None if beyond is None else (beyond.within.low, beyond.most)
 
 
 def _at_limit(prefetch: float, limits: tuple[float, float] | None) -> Limit | None:

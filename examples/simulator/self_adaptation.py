@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from controlmq import ArxModel, Loop, design_controller
+from controlmq import ArxModel, Limits, Loop, design_controller
 from controlmq.controllers import OpenLoop, build
 from controlmq.loop import Controller
 from simulator import Meter, Scenario, SimulatedConsumer, load_scenario
@@ -76,7 +76,8 @@ def adapted(scenario: Scenario, *, control: bool) -> Outcome:
     simulation = plant.simulation
     controller: Controller = OpenLoop([plant.prefetch])
     if control:
-        controller = build(design_controller(MODEL, "pi", settling_samples=6, overshoot=5).tuning)
+        design = design_controller(MODEL, "pi", settling_samples=6, overshoot=5)
+        controller = build(design.tuning, Limits.of(MODEL))
     meter, lengths, consumers = Meter(simulation), [], []
     for step in Loop(plant, controller, GOAL).run(SECONDS):
         workers = simulation.active("worker")

@@ -71,7 +71,8 @@ def test_a_new_model_changes_the_gains_without_a_bump(path: Path) -> None:
     assert running.step() == pytest.approx(3.0), "on its goal it stays where it is"
     assert isinstance(running.controller, PI)
     assert running.controller.gains == default_tuning("pi", STEEPER).gains != before.gains
-    assert running.consumer.plant.limits == Limits.of(STEEPER)
+    assert running.consumer.plant.limits is None
+    assert running.controller.beyond.within == Limits.of(STEEPER)
     # What was in force is what it goes on from.
     assert running.step(GOAL - 20) == pytest.approx(
         3.0 + 20 * (running.controller.gains.kp + running.controller.gains.ki)
@@ -88,7 +89,8 @@ def test_a_law_given_by_name_follows_the_file_of_its_model(path: Path, law: str)
     assert running.step() == pytest.approx(3.0), "on its goal it stays where it is"
     assert running.controller.kind == law
     assert running.controller.gains == default_tuning(law, STEEPER).gains != before.gains
-    assert running.consumer.plant.limits == Limits.of(STEEPER)
+    assert running.consumer.plant.limits is None
+    assert running.controller.beyond.within == Limits.of(STEEPER)
 
 
 def test_a_law_given_by_name_starts_where_the_file_of_its_model_says(path: Path) -> None:

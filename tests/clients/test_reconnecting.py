@@ -15,7 +15,8 @@ LAST: Any = Mock(adapts=True, limits=None, prefetch=4.0, plant=Mock(interval=10.
 
 def wrapped_again(**given: Any) -> dict[str, Any]:
     """The words with which a service wraps the channel of its second connection."""
-    running = Service(["amqp://localhost"], "orders", lambda body, properties: None, **given)
+    with patch.object(service, "settings_from"):  # the files were there at the start
+        running = Service(["amqp://localhost"], "orders", lambda body, properties: None, **given)
     running._consumer = LAST
     with patch.object(service, "wrap", return_value=MagicMock()) as wrap:
         running._subscribe(Mock())

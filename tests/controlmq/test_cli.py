@@ -58,6 +58,34 @@ class TestRun:
         given = ["run", "--queue", "orders", "--handler", "shop:handle", *words.split()]
         assert refusal(capsys, *given).endswith(sentence)
 
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            ("run --prefetch -1", "prefetch is -1; give a number above 0."),
+            ("run --prefetch 0", "prefetch is 0; give a number above 0."),
+            ("run --prefetch 70000", "prefetch is 70000; AMQP allows at most 65535."),
+            ("run --interval 0", "interval is 0; give a number above 0."),
+            ("run --goal 5 --interval -1", "interval is -1; give a number above 0."),
+            (
+                "collect --levels 1 9 --trace t --interval 0",
+                "interval is 0; give a number above 0.",
+            ),
+        ],
+    )
+    def test_a_setting_that_cannot_be_is_refused_before_connecting(
+        self,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        words: str,
+        sentence: str,
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("controlmq.clients.pika.service.Service.run", pytest.fail)
+        given = [*words.split(), "--queue", "orders", "--work", "0"]
+        assert refusal(capsys, *given).endswith(sentence)
+        assert main([*given, "--json"]) == 2
+
 
 class TestDesign:
     def test_published_pi(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,9 +183,12 @@ class TestSimulate:
         samples = json.loads(capsys.readouterr().out)["samples"]
         assert samples[-1]["rate"] == pytest.approx(400, rel=0.01)
 
-    def test_a_controller_by_name(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    @pytest.mark.parametrize("goal", ["450", "450/s", "27000/minute"])
+    def test_a_controller_by_name(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, goal: str
+    ) -> None:
         MODEL.save(tmp_path / "model.json")
-        words = ["--controller", "pi", "--model", str(tmp_path / "model.json"), "--goal", "450"]
+        words = ["--controller", "pi", "--model", str(tmp_path / "model.json"), "--goal", goal]
         assert main(["simulate", "rosa", *words, "--samples", "40", "--json"]) == 0
         judged = json.loads(capsys.readouterr().out)["performance"]
         assert judged["mean"] == pytest.approx(450, rel=0.01)
@@ -225,6 +256,9 @@ class TestSimulate:
             (["--goal", "400", "--levels", "1", "5"], "--goal is for a controller"),
             (["--controller", "pi", "--model", "x", "--goal", "0"], "--goal is 0"),
             (["--controller", "pi", "--model", "x", "--goal", "-1"], "--goal is -1"),
+            (["--controller", "pi", "--model", "x", "--goal", "nan"], "--goal is nan"),
+            (["--controller", "pi", "--model", "x", "--goal", "fast"], "--goal is 'fast'; give"),
+            (["--controller", "pi", "--model", "x", "--goal", "5/parsec"], "as in '5/minute'"),
             (["--controller", "x.json", "--model", "y", "--goal", "4"], "p, pi or pid; leave"),
             (["--ramp", "1", "5", "--samples", "9"], "leave --samples out"),
             (["--prefetch", "1", "--group", "mine"], "give --trace"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from controlmq import PI, PID, ArxModel, Gains, InputError, Limits, P, Sample, Tuning
 from controlmq.controllers import OpenLoop, build, controller_from, ramp, random_levels
+from controlmq.controllers.limits import MOST_WITHOUT_LIMITS
 from controlmq.controllers.resolve import default_tuning, resolve
 from controlmq.loop import Controller
 
@@ -239,10 +240,12 @@ class TestControllerFrom:
             controller_from("pi")
         assert isinstance(controller_from("pid", model=MODEL), PID)
 
-    def test_a_model_gets_a_pi_limited_to_its_range(self) -> None:
+    def test_a_model_gets_a_pi_that_searches_from_the_end_of_its_range(self) -> None:
         controller = controller_from(MODEL)
         assert isinstance(controller, PI)
-        assert controller.limits.high == 20.0
+        assert controller.beyond is not None
+        assert controller.beyond.within.high == 20.0
+        assert controller.limits.high == MOST_WITHOUT_LIMITS
 
     def test_files_of_both_kinds_are_taken(self, tmp_path: Path) -> None:
         tuning = Tuning("pid", Gains(0.1, 0.2, 0.3), MODEL, 0.25, 0.5)
@@ -284,7 +287,7 @@ class TestResolving:
         path = tmp_path / "model.json"
         MODEL.save(path)
         found = resolve("pi", model=path)
-        assert (found.model, found.limits, found.file) == (MODEL, Limits.of(MODEL), path)
+        assert (found.model, found.limits, found.file) == (MODEL, None, path)
         assert found.make() is not found.make()
 
     def test_a_file_that_was_replaced_is_read_again(self, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import statistics
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from controlmq import Loop, Sample
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.settings import settings_from
+from controlmq.controllers import controller_from
 from controlmq.controllers.costs import TOLD_AFTER_SAMPLES, Costs, costs
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.selector import Selector
 from controlmq.goals import Goals
-from tests.worlds.test_laws import world
+from controlmq.model import ArxModel
+from tests.worlds.test_laws import DELAY, WORK, world
 
 SLOW = Goals(at_most="5/minute")  # type: ignore[arg-type] # it is read there
 
@@ -47,6 +50,26 @@ def test_a_goal_above_what_handlers_do_is_not_reached() -> None:
     )
     assert not costs(sample(busy=0.5, unused=0.5), Goals(goal=200), "least")
     assert not costs(sample(unused=0.0), Goals(goal=100), "least")
+
+
+def test_a_goal_that_a_controller_holds_is_not_above_what_handlers_do() -> None:
+    """It paces nothing, so that all tokens count as unused."""
+    held = sample(busy=0.97)
+    assert not costs(held, Goals(goal=100, buffer_time=1), "goal")
+    assert costs(held, Goals(goal=120, buffer_time=1), "goal")
+
+
+def test_handlers_that_are_spared_are_not_said_to_be_too_few() -> None:
+    assert not costs(sample(unused=0.5), Goals(goal=200, protect=True), "protect")
+    assert costs(sample(unused=0.5), Goals(goal=200, protect=True), "least")
+
+
+def test_a_buffer_time_costs_nothing_where_a_ceiling_keeps_handlers_idle() -> None:
+    seen, goals = sample(busy=0.4, buffer_time=0.1), Goals(at_most=100, buffer_time=0.1)
+    assert not costs(seen, goals, "buffer_time", 100)
+    (sentence,) = costs(seen, goals, "buffer_time", 125).values()
+    assert "idle for 10 % of their time" in sentence
+    assert "idle for 60 %" in costs(seen, goals, "buffer_time", 1000)["buffer_time 0.1"]
 
 
 def test_a_ceiling_below_what_the_queue_offers_leaves_messages_there() -> None:
@@ -83,6 +106,19 @@ def test_samples_without_a_message_change_nothing_unless_the_queue_is_dry() -> N
     assert told(sample(0), SLOW, "least") == found
     assert not told(sample(0), Goals(at_most=1), "least")
     assert not told(sample(0, starved=1.0), SLOW, "least")
+
+
+@pytest.mark.parametrize("share", [0.5, 0.98])
+def test_a_controller_that_holds_its_goal_in_a_selector_tells_no_cost(share: float) -> None:
+    goals = Goals(goal=share / WORK, buffer_time=1)
+    running = world(Goals())
+    model = ArxModel(0.0, 1 / (2 * DELAY + WORK), 0.0, 1.0, linear_range=(0.1, 20.0))
+    law = Selector(goals, Limits.widest(), controller_from(model))
+    running.circumstances.law = lambda sample, _: law(sample, share / WORK)
+    running.advance(until=40.5)
+    rates = [sample.rate for sample in running.program.subscriptions[0].samples[-20:]]
+    assert statistics.fmean(rates) == pytest.approx(share / WORK, rel=0.02)
+    assert law.told == {}
 
 
 def test_the_cost_of_a_slow_ceiling_is_told() -> None:

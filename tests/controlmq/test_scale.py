@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -24,10 +25,14 @@ def sample(prefetch: float, arrivals: int, starved: float = 0.0) -> Sample:
     return Sample(1, 1.0, 1.0, prefetch, arrivals, starved=starved)
 
 
+@pytest.mark.parametrize("interval", [2.0, pytest.param(10.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["rosa", "rosa-noisy"])
 @pytest.mark.parametrize("goal", [60.0, 400.0, 1000.0])
-def test_it_settles_on_any_goal_that_the_consumer_can_reach(name: str, goal: float) -> None:
-    loop = Loop(SimulatedConsumer(load_scenario(name), seed=3), Scale(Limits(0.1, 50)), goal)
+def test_it_settles_on_any_goal_that_the_consumer_can_reach(
+    name: str, goal: float, interval: float
+) -> None:
+    scenario = replace(load_scenario(name), sample_interval=interval)
+    loop = Loop(SimulatedConsumer(scenario, seed=3), Scale(Limits(0.1, 50)), goal)
     rates = [step.sample.rate for step in loop.run(60)]
     assert statistics.fmean(rates[20:]) == pytest.approx(goal, rel=0.02)
     assert statistics.pstdev(rates[20:]) < 0.05 * goal

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controlmq import ArxModel, Tuning
-from controlmq.cli.main import main
+from controlmq.cli.main import main, parsed
+from controlmq.cli.tune import _search
 from controlmq.controllers import controller_from
 from identification.session import session
 from tests.testbed.reports import explorable, series_of
@@ -97,7 +98,9 @@ def test_a_random_search_for_a_given_model_is_shown_as_a_table(
         (["--seeds", "1"], "give at least 2"),
         (["--duration", "3"], "3 seconds are 3 samples of 1 s"),
         (["--interval", "0"], "sample_interval is 0"),
-        (["--goal", "-1"], "goal is -1"),
+        (["--goal", "-1"], "--goal is -1"),
+        (["--goal", "400", "fast"], "--goal is 'fast'; give a number"),
+        (["--goal", "5/parsec"], "as in '5/minute'"),
         (["--unseen", "rosa"], "two scenarios are called 'rosa'"),
         (["--unseen", "nowhere.toml"], "there is no scenario 'nowhere.toml'"),
         (["--poles", "0.5", "0.1", "--settling", "2"], "give --poles, or --settling"),
@@ -149,3 +152,9 @@ def test_ctrl_c_stops_at_once_and_leaves_nothing(tmp_path: Path) -> None:
         assert running.wait(timeout=240) == 130
         assert running.stderr.read() == "controlmq: stopped.\n"
     assert [file.name for file in tmp_path.iterdir()] == ["model.json"]
+
+
+def test_goals_may_have_units() -> None:
+    words = ["tune", "rosa", "--goal", "400/s", "36000/minute", "--out", "tuned"]
+    (trial,) = _search(parsed(words)).trials
+    assert trial.goals == (400.0, 600.0)

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from controlmq.controllers import controller_from
+from controlmq.model import ArxModel
 from controlmq.observe.registry import TIME_BOUNDS_SECONDS, Observed, Reading, Registry, Times
 from controlmq.observe.registry import registry as of_this_process
 from tests.observe.running import LIMITS, Running, failing
@@ -34,6 +36,16 @@ def test_a_reading_says_what_the_sample_and_the_counts_say(registry: Registry) -
     assert (reading.refused, reading.redelivered, reading.samples) == (3, 2, 2)
     assert (reading.law, reading.lanes, reading.limits) == ("pi", 1, (LIMITS.low, LIMITS.high))
     assert reading.gains == (0.001, 0.005, 0.0)
+
+
+def test_a_law_beyond_its_range_has_the_limit_of_what_the_rate_follows(registry: Registry) -> None:
+    model = ArxModel(a=0.0, b=10.0, c=0.0, interval=1.0, linear_range=(0.5, 3.0))
+    running = Running(registry, controller=controller_from(model))
+    running.plant.limits = None
+    readings = [running.sample(30) for _ in range(10)]
+    assert readings[0].at_limit is None
+    assert readings[-1].limits == (0.1, 6.0)
+    assert (readings[-1].prefetch, readings[-1].at_limit) == (6.0, "high")
 
 
 def test_a_consumer_is_there_from_its_first_sample_until_it_ends(registry: Registry) -> None:

@@ -36,6 +36,7 @@ from controlmq.clients.pika.dispatching import (
 )
 from controlmq.clients.pika.user_handler import Handler
 from controlmq.clients.pika.wrap import wrap
+from controlmq.clients.settings import settings_from
 from controlmq.clients.stopping import Stop
 from controlmq.errors import ControlmqError, InputError
 from controlmq.loop import Sample
@@ -95,6 +96,7 @@ class Service:
         self._urls = list(urls)
         self._queue = queue
         self._settings = {"handlers": workers} | settings
+        settings_from(**self._settings)  # refuses mistakes before there is a connection
         self._reconnect = reconnect
         self._health = health or Health()
         self._dispatcher = Dispatcher(
@@ -192,7 +194,8 @@ class Service:
             if settings.get("controller") is not None or settings.get("model") is not None:
                 # The law itself is taken over below; its file may be missing just now.
                 settings = settings | {"controller": _stand_in, "model": None}
-            settings = settings | {"prefetch": None, "limits": last.limits}
+            limits = last.limits_for(settings.get("window", "auto"))
+            settings = settings | {"prefetch": None, "limits": limits}
             settings["interval"] = last.plant.interval
         channel = wrap(connection.channel(), **settings)
         if last is not None and last.adapts:

@@ -70,11 +70,13 @@ def wrap(
     ``interval`` seconds: the model's, or 1 without one.
 
     ``prefetch`` is where a consumer starts, and where it stays without a goal; without it, what
-    ``basic_qos`` said, else what the model expects to meet the goal, else 1. ``limits`` bound it,
-    by default the model's linear range, or 0.1 to 2,000 without a model.
+    ``basic_qos`` said, else what the model expects to meet the goal, up to the end of its linear
+    range, else 1. ``limits`` bound it, by default 0.1 to 2,000. Beyond the range of its model a law
+    goes on as long as the rate follows, and the log says so.
 
     ``window`` is ``"auto"``, ``"lanes"`` or ``"single"``: the last where only one consumer may
-    exist, subscribed at the upper limit (250 without limits). At most ``max_held`` acks are
+    exist, subscribed at the upper limit (without limits at the end of the model's range, or with
+    250). At most ``max_held`` acks are
     held back, or as many as one lane has while it is retired, for at most ``max_hold`` seconds
     each; if the process dies, their messages are delivered once more.
 

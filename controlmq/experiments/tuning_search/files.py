@@ -88,7 +88,7 @@ def _described(candidate: Candidate) -> dict[str, Any]:
         "asked": candidate.asked,
         **asdict(tuning.gains),
         "interval": tuning.model.interval,
-        "upper": tuning.model.linear_range[1],
+        "upper": candidate.upper,
     }
 
 

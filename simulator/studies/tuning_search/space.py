@@ -19,7 +19,7 @@ from controlmq.model import ArxModel
 class Candidate:
     """A controller that might be chosen: a tuning, and the response its poles were placed for.
 
-    The tuning's model has the sample interval and the highest prefetch.
+    The tuning's model has the sample interval.
     """
 
     number: int
@@ -33,8 +33,9 @@ class Candidate:
 
     @property
     def upper(self) -> float:
-        """The highest prefetch it may ask for."""
-        return self.tuning.model.linear_range[1]
+        """The highest prefetch it may ask for, or where its model ends and a search begins."""
+        tuning = self.tuning
+        return tuning.model.linear_range[1] if tuning.upper is None else tuning.upper
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Space:
 
     ``settling`` (samples) and ``overshoot`` (percent) place the poles, unless ``poles`` gives sets
     of poles, each for the laws with this number of poles. ``upper`` are limits of the prefetch, at
-    most that of the model; if none is given, that of the model.
+    most the end of the model's range; without any, laws may go on beyond it, as live ones do.
     """
 
     models: Mapping[float, ArxModel]
@@ -120,9 +121,8 @@ class Space:
     def _candidate(
         self, model: ArxModel, kind: str, poles: Sequence[complex], asked: str, upper: float | None
     ) -> Candidate:
-        if upper is not None:
-            model = replace(model, linear_range=(model.linear_range[0], upper))
-        return Candidate(0, Tuning(kind, place(kind, model, polynomial_of(poles)), model), asked)
+        gains = place(kind, model, polynomial_of(poles))
+        return Candidate(0, Tuning(kind, gains, model, upper=upper), asked)
 
 
 def _asked(kind: str, settling: float, overshoot: float) -> str:
