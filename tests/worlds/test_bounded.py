@@ -11,7 +11,9 @@ from tests.worlds.bounded import SteadyDemand, bounded_world, drawn_demand
 
 CHUNK = 100
 
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+SLOW = pytest.mark.slow
+
+SEEDS = [0, *(pytest.param(seed, marks=SLOW) for seed in (1, 2))]
 
 
 def run_chunk(first: int) -> None:
@@ -19,7 +21,7 @@ def run_chunk(first: int) -> None:
         bounded_world(seed).run()
 
 
-@pytest.mark.parametrize("first", range(0, 200, CHUNK))
+@pytest.mark.parametrize("first", [0, pytest.param(CHUNK, marks=SLOW)])
 def test_no_stretch_has_more_than_its_bound(first: int) -> None:
     run_chunk(first)
 
@@ -32,7 +34,7 @@ def test_no_stretch_has_more_than_its_bound_in_many_worlds(first: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("handlers", [0, 4])
-@pytest.mark.parametrize("rate", [20.0, 150.0, 400.0])
+@pytest.mark.parametrize("rate", [20.0, 150.0, pytest.param(400.0, marks=SLOW)])
 def test_a_bound_below_capacity_is_reached_and_few_messages_wait(
     rate: float, handlers: int, seed: int
 ) -> None:

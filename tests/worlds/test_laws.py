@@ -19,6 +19,8 @@ from tests.worlds.world import World
 WORK, DELAY = 0.004, 0.02
 """Seconds of work, and of one direction of the network."""
 
+SLOW = pytest.mark.slow
+
 
 def world(goals: Goals, **how: float) -> World:
     """A queue that never runs dry before a consumer with these goals."""
@@ -68,9 +70,11 @@ def test_a_ceiling_is_reached_again_when_the_round_trip_triples() -> None:
     assert min(sample.rate for sample in samples(running)[30:]) > 0.98 * 150
 
 
-@pytest.mark.parametrize("seconds", [10, pytest.param(20, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("handlers", [0, 4])
-@pytest.mark.parametrize(("rate", "factor"), [(400.0, 4.7), (400.0, 2.0), (50.0, 4.7)])
+@pytest.mark.parametrize("seconds", [10, pytest.param(20, marks=SLOW)])
+@pytest.mark.parametrize("handlers", [0, pytest.param(4, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("rate", "factor"), [(400.0, 4.7), pytest.param(400.0, 2.0, marks=SLOW), (50.0, 4.7)]
+)
 def test_a_longer_round_trip_costs_a_ceiling_little(
     rate: float, factor: float, handlers: int, seconds: int
 ) -> None:
@@ -84,7 +88,11 @@ def test_a_longer_round_trip_costs_a_ceiling_little(
     assert sum(rate - sample.rate for sample in samples(running)) < 1.2 * rate
 
 
-@pytest.mark.parametrize("goals", [Goals(), Goals(at_most=220)], ids=["least", "at most"])
+@pytest.mark.parametrize(
+    "goals",
+    [pytest.param(Goals(), marks=SLOW), Goals(at_most=220)],
+    ids=["least", "at most"],
+)
 def test_a_short_queue_is_not_taken_for_a_long_round_trip(goals: Goals) -> None:
     """100 messages/second come, to a consumer that could do 220 and more."""
     running = world(goals)
@@ -140,7 +148,14 @@ def test_a_pool_whose_size_nobody_told_is_found_soon_under_protection() -> None:
 
 
 @pytest.mark.parametrize("handlers", [0, 4])
-@pytest.mark.parametrize(("rate", "work"), [(100.0, 0.001), (100.0, 0.004), (20.0, 0.02)])
+@pytest.mark.parametrize(
+    ("rate", "work"),
+    [
+        pytest.param(100.0, 0.001, marks=SLOW),
+        pytest.param(100.0, 0.004, marks=SLOW),
+        (20.0, 0.02),
+    ],
+)
 def test_messages_wait_as_long_as_wanted_where_a_ceiling_keeps_handlers_idle(
     rate: float, work: float, handlers: int
 ) -> None:
@@ -166,7 +181,7 @@ def test_a_law_goes_on_beyond_the_range_of_its_model_while_the_rate_follows(work
     law, goal = controller_from("pi", model=model), 14 / loop_time
     running = world(Goals(), work=work)
     running.circumstances.law = lambda sample, _: law(sample, goal)
-    running.advance(until=60.5)
+    running.advance(until=40.5)
     settled = samples(running)[20:]
     assert law.told  # type: ignore[attr-defined]
     if work == 0.001:

@@ -55,8 +55,10 @@ PACED = [
 ]
 """No rate divides a sample or a period of the gate, where rounding would decide."""
 
+LONG = [pytest.param(plant, marks=pytest.mark.slow, id=str(plant)) for plant in PACED[1:5]]
 
-@pytest.mark.parametrize("plant", PACED, ids=str)
+
+@pytest.mark.parametrize("plant", [PACED[0], *LONG, *PACED[5:]], ids=str)
 def test_both_worlds_keep_a_bound(plant: Plant) -> None:
     around_core, simulated = rates(plant, samples=20)
     assert around_core == pytest.approx(plant.expected_rate, abs=0.2)
