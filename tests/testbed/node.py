@@ -223,6 +223,9 @@ class NodeBroker(Broker):
             "HOME": str(self._folder),
             "ERL_EPMD_PORT": str(self._membership.epmd if self._membership else self._ports.epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
+            # Every minute RabbitMQ runs another Erlang, which would start an epmd if none answers:
+            # one that outlives the group of a node that is killed at that moment.
+            "ERL_AFLAGS": "-start_epmd false",
             "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self._ports.amqp),

@@ -62,12 +62,17 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     def receiver_of(self, lane: Lane) -> Callable[[Any], Any]:
         """What aiormq calls with each message of a lane, in its reader and so in order.
 
-        It makes a task of what it gets back.
+        It makes a task of what it gets back: of the handler's work on the message, where that is
+        handed over at once.
         """
         handle = self.subscriptions[lane.consumer.tag].callback
         handled, keys, answerable = self._handled, self._keys, self._answerable
+        reading = False
+        work: Any = None
+        """Of the last message that was handed over while one is read."""
 
         def deliver(channel: Any, method: Any, properties: Any, message: Any) -> None:
+            nonlocal work
             key = key_of(properties)
             if key is not None:
                 if method.redelivered and key in handled:
@@ -75,15 +80,35 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
                     return
                 keys[method.delivery_tag] = key
                 message = DeliveredMessage(method, message.header, message.body, answerable)
-            self.create_task(handle(message)).add_done_callback(self._on_consumer_done)
+            if not reading:
+                self._begin(handle(message))
+                return
+            if work is not None:
+                self._begin(work)  # a gate let several go
+            work = handle(message)
 
         receive = self.runner.receiver(lane, deliver)
 
         def on_message(message: Any) -> Any:
-            receive(self, message.delivery, message.header.properties, message)
-            return nothing()
+            nonlocal reading, work
+            reading = True
+            try:
+                receive(self, message.delivery, message.header.properties, message)
+            except BaseException:
+                if work is not None:
+                    self._begin(work)
+                work = None
+                raise
+            finally:
+                reading = False
+            handed_over, work = work, None
+            return nothing() if handed_over is None else handed_over
 
         return on_message
+
+    def _begin(self, work: Any) -> None:
+        """Let a handler work on a message, as aiormq would."""
+        self.create_task(work).add_done_callback(self._on_consumer_done)
 
     def _came_too_late(self, message: Any) -> Any:
         """A message came to a lane that is gone: it goes back to its queue."""
