@@ -184,9 +184,16 @@ def simulated_laws(found: Mapping[str, Any]) -> list[list[str]]:
             ["least prefetch: throughput lost, %", lost, "1.2, at most 2"],
             ["least prefetch: messages that wait", waits, "1.15 times, or 0.5 more"],
             [
-                "least prefetch: phases in which it has recovered after 15 samples",
+                "least prefetch: phases in which the work done is within 3 % of what it settles "
+                "at after 15 samples",
                 f"{least['recovered_in_15_samples']} of {phases}",
                 "all",
+            ],
+            [
+                "the same, counted in messages, whose random work scatters within ten samples: "
+                "least share of the settled throughput, %",
+                f"{100 * min(phase['counted_share'] for phase in least['phases']):.1f}",
+                "",
             ],
         ]
     if pools := found.get("handlers"):
@@ -278,10 +285,15 @@ def simulated_bounds(found: Mapping[str, Any]) -> list[list[str]]:
     if reached := found.get("reached"):
         rows += [
             [
-                f"ceiling: % of what it and the work allow, {reached['share']['repetitions']} "
-                "consumers",
+                "ceiling: % of what handlers that always have a message would start behind the same "
+                f"bucket, {reached['share']['repetitions']} consumers",
                 middle(reached["share"], 1, 100),
                 "99",
+            ],
+            [
+                "the same of the smaller of the ceiling and of handlers per mean work, %",
+                middle(reached["share_of_means"], 1, 100),
+                "",
             ],
             ["ceiling: messages that wait", middle(reached["waiting"]), "2 on average"],
         ]

@@ -27,6 +27,9 @@ SECONDS = {
 MADE_UP_SECONDS = 0.1
 """Seconds. How long a stall may be for a goal to be made up for; a ceiling makes up for less."""
 
+SLOWEST = 1e-9
+"""Messages/second: one in some thirty years. Beyond it numbers would no longer be exact."""
+
 Given = float | str | None
 """A rate or a time as a user gives it; None for no such goal."""
 
@@ -37,14 +40,20 @@ GivenByQueue = Given | Mapping[str, Given]
 def rate_of(name: str, value: object) -> float:
     """Messages/second, from a number or a text such as ``"400/s"`` or ``"5 per minute"``."""
     if not isinstance(value, str):
-        return above_zero(name, value)
+        return _usual(name, value, above_zero(name, value))
     number, _, unit = value.replace(" per ", "/").partition("/")
     seconds = _unit(unit.strip() or "s")
     if seconds is None:
         raise InputError(
             f"{name} is {value!r}; give messages per second, minute, hour or day, as in '5/minute'."
         )
-    return above_zero(name, _number(name, value, number, "400/s")) / seconds
+    return _usual(name, value, above_zero(name, _number(name, value, number, "400/s")) / seconds)
+
+
+def _usual(name: str, value: object, rate: float) -> float:
+    if rate < SLOWEST:
+        raise InputError(f"{name} is {value!r}; give at least 1 message in 30 years.")
+    return rate
 
 
 def seconds_of(name: str, value: object) -> float:

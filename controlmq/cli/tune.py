@@ -174,7 +174,7 @@ def _show(view: Console, outcome: Outcome, out: Path) -> None:
     say(
         view,
         f"best: {best.tuning.kind} with Kp {gains.kp:.6g}, Ki {gains.ki:.6g}, Kd {gains.kd:.6g}; "
-        f"samples of {best.interval:g} s, prefetch up to {best.upper:.3g}",
+        f"samples of {best.interval:g} s, {best.upper_in_words}",
     )
     if outcome.unseen is not None:
         difference = outcome.unseen.difference[outcome.search.by]

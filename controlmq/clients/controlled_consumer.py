@@ -146,6 +146,10 @@ class ControlledConsumer:
 
     @goals.setter
     def goals(self, goals: Goals) -> None:
+        if not isinstance(goals, Goals):
+            raise InputError(
+                f"goals is {goals!r}; give controlmq.goals.Goals(...) with the words of wrap."
+            )
         if self._law is _hold:
             raise InputError(
                 f"the prefetch of consumer {self.tag} is fixed; wrap without prefetch= to give it "
@@ -229,6 +233,7 @@ class ControlledConsumer:
         missed = self._upper_limit.missed(self.last, self.plant.limits)
         if missed is not None and self.loop.controller is not _hold:
             log.warning("queue %s: %s", self.queue, missed)
+            self.last = replace(self.last, told=(*self.last.told, missed))
         self._obey(kill_switch.look())
         registry.sampled(self, self.last)
         if self._on_step is not None:
@@ -286,6 +291,7 @@ class ControlledConsumer:
         self.loop.told = last.loop.told
         if self._off is None:
             self.loop.controller = self._law
+            self._runner.core.limited(self.plant, self._limits, self.plant.now)
             self.prefetch = last.prefetch
         if self.adapts:
             self.goals = last.goals
@@ -322,6 +328,8 @@ class ControlledConsumer:
             # Every law goes on from the prefetch in force, so this causes no bump.
             if isinstance(self._law, Selector):
                 self._law.controller = found.make()
+                if not self._limits_given:
+                    self._law.limits = found.limits or Limits.widest()
             else:
                 self._law = found.make()
             if not self._limits_given:

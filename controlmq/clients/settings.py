@@ -58,6 +58,10 @@ class Settings:
         if self.prefetch is not None:
             above_zero("prefetch", self.prefetch)
             prefetch_count("prefetch", self.prefetch)
+        if self.limits is not None and not isinstance(self.limits, Limits):
+            raise InputError(
+                f"limits is {self.limits!r}; give controlmq.Limits(low, high), in messages."
+            )
         if self.window not in get_args(WindowChoice):
             raise InputError(f"window is {self.window!r}; give 'auto', 'lanes' or 'single'.")
         if self.max_held is not None:

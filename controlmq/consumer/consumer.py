@@ -155,6 +155,7 @@ class Consumer:
             prefetch = self.limits.clamp(prefetch)
         if self.kind == "single" and prefetch > self.window.granted > 0:
             self._notice_too_small(prefetch)
+            prefetch = self.window.granted  # a law that went on from more would wind up
         self.window.retarget(prefetch, self.now)
         self._space()
 

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import statistics
+
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 from controlmq.model import ArxModel
 
 RESERVE_FACTOR = 2.0
-"""Factor on the prefetch that the model needs for the measured rate. The rate counts as following
-as long as it is more than the other part, a half, of what the model expects."""
+"""Factor on the prefetch that the rate has followed to. The rate counts as following as long as it
+is more than the other part, a half, of what the model expects."""
 
 RATE_KEPT_SHARE = 0.8
 """Share of the highest rate that is kept from one sample to the next: a stall of one sample does
 not throw the prefetch back."""
+
+GAIN_SMOOTHING = 0.2
+"""Share that the newest sample has in the gain that was measured inside the range."""
+
+IDLE_SHARE = 0.02
+"""Share of their time from which on handlers are idle: more messages may be of use to them."""
+
+TRIED_FACTOR = 1.5
+"""Factor on what is allowed that is tried now and then."""
+
+COMPARED_SAMPLES = 5
+"""Samples before and in a trial whose mean rates are compared, so that noise does not decide."""
+
+REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
+"""Samples after a trial in vain before the next one: at first, and at most."""
 
 SAMPLES_IN_VAIN = 10
 """Samples in a row that end at what is allowed before anything is told: longer than a law takes
@@ -22,17 +39,60 @@ TRIED_SHARE = 0.95
 """Share of what is allowed that counts as having tried it."""
 
 
+class Trial:
+    """Whether more than seems of use is tried: what was measured may be of another consumer now.
+
+    ``gain`` is the rate for each message of prefetch that the last one found, if it brought at
+    least half of what it could. The pause after one in vain doubles each time.
+    """
+
+    def __init__(self) -> None:
+        self.gain: float | None = None
+        self.runs = False
+        self._before = 0.0
+        self._rates: list[float] = []
+        self._rest, self._next_rest = 0, REST_SAMPLES
+
+    def end(self) -> None:
+        """There is nothing to try."""
+        self.runs = False
+        self._rates.clear()
+
+    def note(self, sample: Sample) -> None:
+        """One more sample that ends with all of the prefetch that is allowed."""
+        self._rates.append(sample.rate)
+        if self.runs:
+            if len(self._rates) > COMPARED_SAMPLES:  # in the first one it was not yet in force
+                self._judge(sample, statistics.fmean(self._rates[1:]))
+                self.end()
+        elif self._rest:
+            self._rest -= 1
+        elif len(self._rates) >= COMPARED_SAMPLES:
+            self._before = statistics.fmean(self._rates[-COMPARED_SAMPLES:])
+            self.end()
+            self.runs = True
+
+    def _judge(self, sample: Sample, rate: float) -> None:
+        if rate >= self._before * (1 + TRIED_FACTOR) / 2:
+            self.gain = rate / sample.prefetch
+            self._next_rest = REST_SAMPLES
+        else:
+            self._rest = self._next_rest
+            self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
+
+
 class BeyondRange:
     """How far a law may go beyond the range ``within`` which its model holds.
 
-    At most to twice the prefetch that the model needs for the rate that is measured::
+    At most to twice the prefetch that the measured rate needs, by the model or by the gain ``y/u``
+    that was measured inside the range::
 
-        u <= 2 max(end of the range, prefetch_for(y))
+        u <= 2 max(end of the range, prefetch_for(y), y / gain)
 
-    While the rate follows the prefetch, at more than half of the model's gain, that is no limit.
-    Where it does not, because handlers, the network or the broker can do no more, growth ends
-    there. Only the highest of the last rates is remembered, so the bound follows a consumer whose
-    work or network changes.
+    While the rate follows the prefetch, that is no limit. Where it does not, because handlers, the
+    network or the broker can do no more, growth ends there. Where handlers are idle at that end,
+    half as much again is tried now and then (:class:`Trial`), since round trips change. Only the
+    highest of the last rates is remembered, so the bound follows a consumer whose work changes.
 
     ``most`` is what is allowed now.
     """
@@ -41,6 +101,8 @@ class BeyondRange:
         self.within = Limits.of(model)
         self._limits = Limits.beyond(model)
         self._model = model
+        self._gain: float | None = None
+        self._trial = Trial()
         self._beyond: dict[str, str] = {}
         self._in_vain: dict[str, str] = {}
         """What to tell of a prefetch beyond the range, and of growth in vain, by a key."""
@@ -56,14 +118,18 @@ class BeyondRange:
 
     def allowed(self, sample: Sample, goal: float, asked: float) -> float:
         """``asked``, or what the law may go to at most."""
-        tried = sample.prefetch > TRIED_SHARE * self.most
-        self._rate = max(sample.rate, RATE_KEPT_SHARE * self._rate)
+        tried = sample.prefetch > TRIED_SHARE * self.most and not self._trial.runs
+        self._measure(sample)
         self.most = self._most()
+        if asked >= self.most and sample.busy < 1 - IDLE_SHARE:
+            self._try_more(sample)
+        else:
+            self._trial.end()
         if goal != self._goal:
             self._goal, self._samples_in_vain, self._in_vain = goal, 0, {}
         if not asked > self.within.high:
             self._beyond, self._in_vain = {}, {}
-        elif sample.prefetch > self.within.high and not self._beyond:
+        elif sample.prefetch > self.within.high:
             self._tell_beyond(sample)
         if not asked >= self.most:
             self._samples_in_vain, self._in_vain = 0, {}
@@ -74,9 +140,29 @@ class BeyondRange:
             self._tell_in_vain(sample)
         return self.most
 
+    def _measure(self, sample: Sample) -> None:
+        self._rate = max(sample.rate, RATE_KEPT_SHARE * self._rate)
+        if sample.prefetch <= self.within.high and sample.arrivals:
+            gain = sample.rate / sample.prefetch
+            if self._gain is not None:
+                gain = self._gain + GAIN_SMOOTHING * (gain - self._gain)
+            self._gain = gain
+
+    def _try_more(self, sample: Sample) -> None:
+        trial = self._trial
+        if sample.prefetch > TRIED_SHARE * self.most:
+            trial.note(sample)
+        if trial.gain is not None:
+            self._gain, trial.gain = trial.gain, None
+            self.most = self._most()
+        if trial.runs:
+            self.most = self._limits.clamp(TRIED_FACTOR * self.most)
+
     def _most(self) -> float:
-        followed = max(self.within.high, self._model.prefetch_for(self._rate))
-        return self._limits.clamp(RESERVE_FACTOR * followed)
+        needed = max(self.within.high, self._model.prefetch_for(self._rate))
+        if self._gain is not None:
+            needed = max(needed, self._rate / self._gain)
+        return self._limits.clamp(RESERVE_FACTOR * needed)
 
     def _tell_beyond(self, sample: Sample) -> None:
         end = self.within.high
@@ -92,6 +178,11 @@ class BeyondRange:
         text = (
             f"the goal is {self._goal:g}/s and the rate stays at {sample.rate:.4g}/s, for which "
             f"the model needs a prefetch of {needed:.4g}: it is {sample.prefetch:.4g} and goes no "
-            "further; add handlers or consumers, lower the goal, or identify the model again"
+            f"further; {self._advice(sample)}, lower the goal, or identify the model again"
         )
         self._in_vain = {f"in vain {self.within.high:g} {self._goal:g}": text}
+
+    def _advice(self, sample: Sample) -> str:
+        if sample.busy < 1 - IDLE_SHARE:
+            return "handlers have time left, so add consumers on other connections"
+        return "add handlers or consumers"

@@ -60,7 +60,10 @@ class BufferTime:
     def __call__(self, sample: Sample, goal: float) -> float:
         """The prefetch for the next interval; ``goal``, a rate, does not matter here."""
         if not sample.window_limited or sample.busy <= 0:
+            self._samples.clear()
             return self.limits.clamp(sample.prefetch)
+        if self._samples and self._samples[-1].prefetch != sample.prefetch:
+            self._samples.clear()  # what came with another prefetch tells nothing of this one
         self._samples.append(sample)
         if sum(each.arrivals for each in self._samples) < LEAST_MESSAGES:
             return self.limits.clamp(sample.prefetch)

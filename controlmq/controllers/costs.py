@@ -25,13 +25,19 @@ class Costs:
         self._found: dict[str, str] = {}
 
     def __call__(
-        self, sample: Sample, goals: Goals, in_force: str, rate: float | None = None
+        self,
+        sample: Sample,
+        goals: Goals,
+        in_force: str,
+        rate: float | None = None,
+        *,
+        in_vain: bool = False,
     ) -> dict[str, str]:
         """One sentence for each goal that has cost something in this sample and those before."""
         if goals != self._goals:
             self._goals, self._seen, self._found = goals, {}, {}
         if sample.arrivals or not sample.window_limited:
-            self._found = costs(sample, goals, in_force, rate)
+            self._found = costs(sample, goals, in_force, rate, in_vain=in_vain)
             self._seen = {key: self._seen.get(key, 0) + 1 for key in self._found}
         return {
             key: sentence
@@ -40,11 +46,19 @@ class Costs:
         }
 
 
-def costs(sample: Sample, goals: Goals, in_force: str, rate: float | None = None) -> dict[str, str]:
+def costs(
+    sample: Sample,
+    goals: Goals,
+    in_force: str,
+    rate: float | None = None,
+    *,
+    in_vain: bool = False,
+) -> dict[str, str]:
     """What goals have cost in this sample, by the goal and its value.
 
     ``in_force`` is the word of the goal whose law has its way, and ``rate`` what the consumer is to
-    reach or to keep to, in messages/second: its part of a rate that is shared.
+    reach or to keep to, in messages/second: its part of a rate that is shared. ``in_vain`` says
+    that idle handlers did not get more by more prefetch.
     """
     found: dict[str, str] = {}
     if not sample.window_limited or not sample.arrivals:
@@ -58,13 +72,20 @@ def costs(sample: Sample, goals: Goals, in_force: str, rate: float | None = None
                 f"a buffer time of {goals.buffer_time:g} s leaves handlers idle for "
                 f"{100 * lost:.0f} % of their time; give more, or accept the loss"
             )
-    if goals.goal is not None and sample.unused > COSTLY_SHARE and idle < COSTLY_SHARE:
-        # A controller needs no tokens, so they tell nothing of what it reaches. Where protection
-        # keeps the prefetch low, more handlers would not help.
-        if sample.rate < (1 - COSTLY_SHARE) * goals.goal and in_force != "protect":
+    # A controller needs no tokens, so they tell nothing of what it reaches. Where protection keeps
+    # the prefetch low, more handlers would not help.
+    above = goals.goal is not None and sample.rate < (1 - COSTLY_SHARE) * goals.goal
+    if above and sample.unused > COSTLY_SHARE and in_force != "protect":
+        words = f"the goal of {goals.goal:g}/s is above the {sample.rate:.4g}/s that"
+        if idle < COSTLY_SHARE:
             found[f"goal {goals.goal:g}"] = (
-                f"the goal of {goals.goal:g}/s is above the {sample.rate:.4g}/s that "
-                f"{sample.handlers} busy handlers do; give a lower goal or more handlers"
+                f"{words} {sample.handlers} busy handlers do; give a lower goal or more handlers"
+            )
+        elif in_vain and in_force == "least":
+            found[f"goal {goals.goal:g}"] = (
+                f"{words} come whatever the prefetch, though handlers are idle for "
+                f"{100 * idle:.0f} % of their time: network, broker or this process do no more; "
+                "give a lower goal or more consumers"
             )
     if goals.at_most is not None and goals.ceiling == goals.at_most:  # no lower goal binds
         if idle > COSTLY_SHARE and sample.unused < COSTLY_SHARE:

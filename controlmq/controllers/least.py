@@ -88,6 +88,11 @@ class LeastPrefetch:
         """The prefetch that was asked for last."""
         self._growth = Growth()
 
+    @property
+    def grew_in_vain(self) -> bool:
+        """Whether more was of no use when it was tried last, though handlers are idle."""
+        return self._growth.resting > 0
+
     def __call__(self, sample: Sample, goal: float) -> float:
         """The prefetch for the next interval."""
         if not sample.window_limited or not sample.arrivals or sample.busy <= 0:

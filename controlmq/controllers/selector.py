@@ -25,7 +25,7 @@ class Selector:
     """
 
     def __init__(self, goals: Goals, limits: Limits, controller: Controller | None = None) -> None:
-        self.limits = limits
+        self._limits = limits
         self.controller = controller
         self.in_force = ""
         self.told: dict[str, str] = {}
@@ -36,6 +36,18 @@ class Selector:
         self._buffer_time: BufferTime | None = None
         self._protect: Protect | None = None
         self.goals = goals
+
+    @property
+    def limits(self) -> Limits:
+        """What the laws of its own keep the prefetch within; a controller has its limits."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._limits = limits
+        for law in (self._least, self._buffer_time, self._protect):
+            if law is not None:
+                law.limits = limits
 
     @property
     def goals(self) -> Goals:
@@ -88,7 +100,13 @@ class Selector:
                 asked[word] = self.limits.clamp(tried)
         self.in_force = min(asked, key=lambda word: asked[word])
         self.told = {
-            **self._costs(sample, self._goals, self.in_force, self._least.rate),
+            **self._costs(
+                sample,
+                self._goals,
+                self.in_force,
+                self._least.rate,
+                in_vain=self._least.grew_in_vain,
+            ),
             **getattr(self.controller, "told", {}),
         }
         return asked[self.in_force]

@@ -6,12 +6,13 @@ import dataclasses
 import logging
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from controlmq.clients.channel_runner import Runner
-from controlmq.clients.controlled_consumer import ControlledConsumer
-from controlmq.clients.settings import Settings
+from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.settings import Settings, settings_from
 from controlmq.controllers import PI, Limits
 from controlmq.controllers.resolve import default_tuning, resolve
 from controlmq.goals import GoalsByQueue
@@ -111,6 +112,29 @@ def test_the_limits_of_the_user_stay(path: Path) -> None:
     write_atomically(path, STEEPER.to_json())
     running.step()
     assert running.consumer.plant.limits == running.controller.limits == Limits(1.0, 4.0)
+
+
+@pytest.mark.parametrize("goals", [{}, {"buffer_time": 10.0}], ids=["alone", "with another goal"])
+def test_another_upper_limit_in_the_file_is_that_of_every_law_and_of_the_next_connection(
+    path: Path, goals: dict[str, float]
+) -> None:
+    tuning = dataclasses.replace(default_tuning("pi", MODEL), upper=4.0)
+    write_atomically(path, tuning.to_json())
+
+    def consumer() -> ControlledConsumer:
+        settings = settings_from(GOAL, path, **goals)
+        controller = Controllers().new(settings, "orders")
+        return ControlledConsumer("mine", "orders", settings, controller, 3.0, Runner(Mock()))
+
+    running, next_one = Running(path), Running(path)
+    running.consumer, next_one.consumer = consumer(), consumer()
+    write_atomically(path, dataclasses.replace(tuning, upper=8.0).to_json())
+    running.step()
+    wider = Limits.up_to(8.0)
+    assert running.consumer.plant.limits == running.controller.limits == wider
+    assert all(law.limits == wider for law in getattr(running.controller, "laws", {}).values())
+    next_one.consumer.go_on_from(running.consumer)
+    assert next_one.consumer.plant.limits == next_one.consumer.limits == wider
 
 
 def test_a_controller_file_may_take_the_place_of_a_model(path: Path) -> None:

@@ -33,6 +33,8 @@ class Plant:
     slope: float = SLOPE
     noise: float = 0.0
     prefetch: float = END
+    busy: float = 1.0
+    """Of the handlers, as far as anybody knows."""
     prefetches: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     draw: random.Random = field(default_factory=lambda: random.Random(1))
@@ -42,7 +44,8 @@ class Plant:
         self.prefetches.append(self.prefetch)
         self.rates.append(rate)
         number = len(self.rates)
-        return Sample(number, float(number), 1.0, self.prefetch, max(round(rate), 0))
+        arrivals = max(round(rate), 0)
+        return Sample(number, float(number), 1.0, self.prefetch, arrivals, busy=self.busy)
 
     def actuate(self, prefetch: float) -> None:
         self.prefetch = prefetch
@@ -117,6 +120,40 @@ def test_a_round_trip_that_grows_is_followed(slope: float) -> None:
     plant.slope = slope
     list(loop.run(60))
     assert plant.rates[-1] == pytest.approx(14 * SLOPE, rel=0.01)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+@pytest.mark.parametrize("prefetch", [1.0, END])
+@pytest.mark.parametrize("law", ["pi", "pid"])
+def test_a_gain_far_below_that_of_the_model_is_no_end(
+    law: str, prefetch: float, noise: float
+) -> None:
+    """As with five times the round trip: the rate follows, at a fifth of what the model says."""
+    plant = Plant(most=1000.0, slope=SLOPE / 5, noise=noise, prefetch=prefetch, busy=0.4)
+    run(plant, law, 7 * SLOPE, 200)
+    assert statistics.fmean(plant.rates[150:]) == pytest.approx(7 * SLOPE, rel=0.02)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_a_round_trip_that_grows_fivefold_beyond_the_range_is_followed(noise: float) -> None:
+    plant = Plant(most=10_000.0, noise=noise, busy=0.4)
+    loop = run(plant, "pi", 14 * SLOPE, 50)
+    plant.slope = SLOPE / 5
+    list(loop.run(300))
+    assert statistics.fmean(plant.rates[250:]) == pytest.approx(14 * SLOPE, rel=0.02)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.1])
+@pytest.mark.parametrize("goal", [1.1, 100.0])
+def test_a_broker_that_does_no_more_is_not_asked_for_more_and_more(
+    goal: float, noise: float
+) -> None:
+    """Handlers stay idle whatever the prefetch is; half as much again is tried now and then."""
+    most = 12 * SLOPE
+    plant = Plant(most=most, noise=noise, busy=0.4)
+    run(plant, "pi", goal * most, 3600)
+    assert max(plant.prefetches) < 1.5 * RESERVE_FACTOR * 12 * (1 + 5 * noise) + 0.01
+    assert statistics.median(plant.prefetches) < RESERVE_FACTOR * 12 * (1 + 5 * noise) + 0.01
 
 
 def test_handlers_that_become_faster_are_followed() -> None:

@@ -52,6 +52,31 @@ def test_a_goal_above_what_handlers_do_is_not_reached() -> None:
     assert not costs(sample(unused=0.0), Goals(goal=100), "least")
 
 
+def test_a_goal_that_broker_or_network_cannot_reach_is_told_too() -> None:
+    """Handlers are idle, and more prefetch was of no use."""
+    seen = sample(busy=0.3, unused=0.5)
+    assert not costs(seen, Goals(goal=200), "least")
+    (sentence,) = costs(seen, Goals(goal=200), "least", in_vain=True).values()
+    assert sentence == (
+        "the goal of 200/s is above the 100/s that come whatever the prefetch, though handlers are "
+        "idle for 70 % of their time: network, broker or this process do no more; give a lower "
+        "goal or more consumers"
+    )
+
+
+def test_a_consumer_whose_network_does_no_more_is_told_of() -> None:
+    law, prefetch, told = Selector(Goals(goal=20_000), Limits.widest()), 1.0, set()
+    for number in range(60):
+        rate = min(900 * prefetch, 9000)
+        seen = Sample(
+            number, float(number), 1.0, prefetch, int(rate), busy=rate * 3e-5, handlers=1,
+            turnaround=0.001, unused=1 - rate / 20_000,
+        )  # fmt: skip
+        prefetch = law(seen, 20_000)
+        told |= law.told.keys()
+    assert told == {"goal 20000"}
+
+
 def test_a_goal_that_a_controller_holds_is_not_above_what_handlers_do() -> None:
     """It paces nothing, so that all tokens count as unused."""
     held = sample(busy=0.97)

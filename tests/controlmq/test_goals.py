@@ -53,6 +53,11 @@ def test_a_time_is_a_number_or_words(given: float | str, seconds: float) -> None
         ({"at_most": "0/minute"}, "at_most is 0; give a number above 0."),
         ({"at_most": "-5/minute"}, "at_most is -5; give a number above 0."),
         (
+            {"at_most": "1e-323/day"},
+            "at_most is '1e-323/day'; give at least 1 message in 30 years.",
+        ),
+        ({"goal": 1e-300}, "goal is 1e-300; give at least 1 message in 30 years."),
+        (
             {"at_most": "5/fortnight"},
             "at_most is '5/fortnight'; give messages per second, minute, hour or day, "
             "as in '5/minute'.",
@@ -152,3 +157,10 @@ def test_the_command_refuses_a_model_without_a_goal(capsys: pytest.CaptureFixtur
 def test_a_shared_rate_needs_a_name_and_a_rate(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         settings_from(**given)
+
+
+def test_limits_are_limits() -> None:
+    with pytest.raises(
+        InputError, match=r"limits is \(1, 50\); give controlmq.Limits\(low, high\)"
+    ):
+        settings_from(limits=(1, 50))  # type: ignore[arg-type]

@@ -142,7 +142,7 @@ def test_a_random_search_stays_between_the_ends_and_repeats_with_its_seed() -> N
         ({"kinds": ()}, "nothing to search"),
         ({"kinds": ("pi",), "poles": ((0.1,),)}, "a set of 1 poles fits none of pi; give 2 for pi"),
         ({"kinds": ("pi",), "poles": ((0.1, 1.5),)}, "outside the unit circle"),
-        ({"upper": (20.0,)}, "an upper limit is 20; the model holds"),
+        ({"upper": (0.5,)}, "an upper limit is 0.5; the model holds"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(choices: dict[str, object], reason: str) -> None:

@@ -98,8 +98,7 @@ def _described(candidate: Candidate) -> str:
     gains = candidate.tuning.gains
     return (
         f"{candidate.tuning.kind.upper()} with Kp {gains.kp:.4g}, Ki {gains.ki:.4g}, "
-        f"Kd {gains.kd:.4g}, samples of {candidate.interval:g} s and prefetch up to "
-        f"{candidate.upper:.3g}"
+        f"Kd {gains.kd:.4g}, samples of {candidate.interval:g} s, {candidate.upper_in_words}"
     )
 
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from controlmq.checks import MOST_PREFETCH
 from controlmq.controllers.controller_file import KINDS, Tuning
 from controlmq.controllers.placement import ORDER, is_stable, poles_for, polynomial_of
 from controlmq.design import place
@@ -32,10 +33,14 @@ class Candidate:
         return self.tuning.model.interval
 
     @property
-    def upper(self) -> float:
-        """The highest prefetch it may ask for, or where its model ends and a search begins."""
-        tuning = self.tuning
-        return tuning.model.linear_range[1] if tuning.upper is None else tuning.upper
+    def upper(self) -> float | None:
+        """The highest prefetch it may ask for; None if only what the rate follows ends it."""
+        return self.tuning.upper
+
+    @property
+    def upper_in_words(self) -> str:
+        """The same for a sentence."""
+        return "no upper limit" if self.upper is None else f"prefetch up to {self.upper:.3g}"
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,8 @@ class Space:
     """Laws, placements and limits to search, for models by their interval.
 
     ``settling`` (samples) and ``overshoot`` (percent) place the poles, unless ``poles`` gives sets
-    of poles, each for the laws with this number of poles. ``upper`` are limits of the prefetch, at
-    most the end of the model's range; without any, laws may go on beyond it, as live ones do.
+    of poles, each for the laws with this number of poles. ``upper`` are limits of the prefetch;
+    without any, laws may go on beyond the end of the model's range, as live ones do.
     """
 
     models: Mapping[float, ArxModel]
@@ -70,11 +75,11 @@ class Space:
             if not is_stable(polynomial_of(poles)):
                 raise InputError("a pole lies on or outside the unit circle; move it inside.")
         for upper, model in itertools.product(self.upper, self.models.values()):
-            low, high = model.linear_range
-            if not low < upper <= high:
+            low, _ = model.linear_range
+            if not low < upper <= MOST_PREFETCH:
                 raise InputError(
-                    f"an upper limit is {upper:g}; the model holds for prefetches of {low:g} to "
-                    f"{high:g}, give one between."
+                    f"an upper limit is {upper:g}; the model holds for prefetches from {low:g} on, "
+                    f"give one above that and up to {MOST_PREFETCH}."
                 )
 
     def grid(self) -> list[Candidate]:
