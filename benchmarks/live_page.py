@@ -285,8 +285,8 @@ def simulated_bounds(found: Mapping[str, Any]) -> list[list[str]]:
     if reached := found.get("reached"):
         rows += [
             [
-                "ceiling: % of what handlers that always have a message would start behind the same "
-                f"bucket, {reached['share']['repetitions']} consumers",
+                "ceiling: % of what handlers that always have a message would start behind the "
+                f"same bucket, {reached['share']['repetitions']} consumers",
                 middle(reached["share"], 1, 100),
                 "99",
             ],
