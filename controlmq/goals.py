@@ -30,6 +30,9 @@ MADE_UP_SECONDS = 0.1
 SLOWEST = 1e-9
 """Messages/second: one in some thirty years. Beyond it numbers would no longer be exact."""
 
+WORDS = ("goal", "at_most", "burst", "buffer_time", "protect")
+"""The words of :class:`Goals`."""
+
 Given = float | str | None
 """A rate or a time as a user gives it; None for no such goal."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from controlmq.consumer.consumer import BURST_SECONDS
 from controlmq.consumer.spread import Spread
@@ -10,7 +11,7 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
 from controlmq.goals import Goals
-from controlmq.loop import Loop, Sample
+from controlmq.loop import Controller, Loop, Sample
 from simulator.scenario.scenario import Scenario
 from simulator.simulation import ConsumerTotals, Counts, Simulation
 
@@ -139,11 +140,17 @@ class SimulatedConsumer:
         self.simulation.set_pace(self.name, rate, burst or 1.0)
         self._space()
 
-    def pursue(self, goals: Goals) -> Loop:
-        """The loop that drives it to these goals, as a live consumer would be."""
-        self._spreads = False
-        self.pace(*goals.pace(controlled=False))
-        return Loop(self, Selector(goals, Limits.widest()), goals.goal)
+    def pursue(self, goals: Goals, controller: Controller | None = None, **labels: Any) -> Loop:
+        """The loop that drives it to these goals, as a live consumer would be.
+
+        A ``controller`` holds the ``goal``; ``labels`` are those of a :class:`Loop`.
+        """
+        self._spreads = self._spreads and controller is not None
+        self.pace(*goals.pace(controlled=controller is not None))
+        law = controller
+        if law is None or goals.buffer_time is not None or goals.protect:
+            law = Selector(goals, Limits.widest(), controller)
+        return Loop(self, law, goals.goal, **labels)
 
     def _unused(self, before: ConsumerTotals, after: ConsumerTotals, interval: float) -> float:
         """Share of the bucket's tokens of an interval that nothing was waiting for."""

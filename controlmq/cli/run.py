@@ -18,6 +18,7 @@ from controlmq.cli.output import fail
 from controlmq.controllers.limits import Limits
 from controlmq.errors import InputError
 from controlmq.extras import Needs, needs
+from controlmq.goals import WORDS
 from controlmq.loop import Step
 
 SUMMARY = "consume a queue and hold a goal"
@@ -69,9 +70,6 @@ examples:
   controlmq run --queue test --prefetch 20 --work 0.001 --samples 30 --json
   controlmq run --queue orders --goal 400 --handler shop:handle --metrics-port 9464 --dashboard
 """
-
-WORDS = ("goal", "at_most", "burst", "buffer_time", "protect")
-"""The words for goals."""
 
 JSON_KEYS = (
     *("sample", "time", "rate", "goal", "prefetch", "next_prefetch", "in_flight", "held"),

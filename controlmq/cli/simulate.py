@@ -14,8 +14,8 @@ from controlmq.controllers import OpenLoop, controller_from, ramp, random_levels
 from controlmq.controllers.controller_file import KINDS as LAWS
 from controlmq.errors import InputError
 from controlmq.extras import Needs, check, needs
-from controlmq.goals import rate_of
-from controlmq.loop import Controller, Loop, Step
+from controlmq.goals import WORDS, Goals
+from controlmq.loop import Controller, Step
 from controlmq.model import ArxModel
 from controlmq.performance import performance
 
@@ -32,6 +32,8 @@ What drives the prefetch of a consumer, one of (of none, the scenario runs as it
   --prefetch U           a constant
   --ramp LOW HIGH        one sample a level, to see the curve
   --levels LOW HIGH      --samples levels in random order, to identify a model from
+  --goal, --at-most, --buffer-time, --protect
+                         goals, each by itself or together, as of `controlmq run`
 --consumer says which one where a scenario has several.
 
 Tables have means over the run. Of queues: messages/second in and out, length ("now" at the end),
@@ -43,6 +45,7 @@ publishers; of types of messages where they say more than queues, the broker, an
 examples:
   controlmq simulate --levels 1 20 --samples 200 --trace traces/
   controlmq simulate --controller pi --model model.json --goal 450
+  controlmq simulate --at-most 300 --buffer-time "20 ms"
   controlmq simulate my-consumer.toml --ramp 1 40 --json
   controlmq simulate my-topology.toml --samples 120 --out metrics/ --plot run.svg
   controlmq simulate my-topology.toml --consumer billing --prefetch 10
@@ -70,7 +73,11 @@ def add_options(parser: ArgumentParser) -> None:
     option(drive, "--levels LOW HIGH", "prefetches in random order between these", number)
     option(parser, "--consumer NAME", "the consumer that is driven")
     option(parser, "--model FILE", "the model of a controller given by name")
-    option(parser, "--goal RATE", "for a controller: messages/second, or as in 5/minute")
+    option(parser, "--goal RATE", "hold this rate: messages/second, or as in 5/minute")
+    option(parser, "--at-most RATE", "never start more than this rate")
+    option(parser, "--burst N", "messages that may start at once (default: 50 ms' worth)", number)
+    option(parser, "--buffer-time TIME", "let messages wait here: seconds, or as in '100 ms'")
+    option(parser, "--protect", "take less while what is behind the handlers is congested")
     option(parser, "--samples SAMPLES", f"how many to run (default {DEFAULT_SAMPLES})", count)
     add_seed(parser)
     option(parser, "--trace FOLDER", "record the run as a trace")
@@ -81,16 +88,17 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Simulate with a progress bar; print what happened."""
-    _check(arguments)
+    goals = _goals(arguments)
+    _check(arguments, driven=goals != Goals())
     if arguments.plot:
         check(needs("reports"), "--plot")
     if arguments.out or arguments.trace:
         check(needs("recording"), "--out" if arguments.out else "--trace")
-    driven = _driver(arguments)
+    driven = _driver(arguments, goals)
     if driven is None:
         return _run_as_written(arguments)
-    steps, recording = _simulate(arguments, *driven)
-    goal = arguments.goal
+    steps, recording = _simulate(arguments, goals, *driven)
+    goal = goals.goal
     judged = None
     if goal is not None and len(steps) >= 4:
         judged = asdict(performance([step.sample.rate for step in steps], goal))
@@ -105,20 +113,26 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _check(arguments: Namespace) -> None:
-    """Read the goal, and refuse options that would have no effect."""
+def _goals(arguments: Namespace) -> Goals:
+    """What the consumer is to do; plans of prefetches have no goal."""
+    given = {word: getattr(arguments, word) for word in WORDS}
+    goals = Goals(**{word: value for word, value in given.items() if value is not None})
+    for plan in ("prefetch", "ramp", "levels"):
+        if getattr(arguments, plan) is not None and goals != Goals():
+            raise InputError(f"--{plan} says what the prefetch is, so it has no goal; give one.")
+    return goals
+
+
+def _check(arguments: Namespace, *, driven: bool) -> None:
+    """Refuse options that would have no effect; goals drive a consumer, too."""
     drives = ("controller", "prefetch", "ramp", "levels")
-    if all(getattr(arguments, drive) is None for drive in drives):
-        for option in ("consumer", "goal", "trace"):
+    if not driven and all(getattr(arguments, drive) is None for drive in drives):
+        for option in ("consumer", "trace"):
             if getattr(arguments, option) is not None:
                 raise InputError(
                     f"--{option} is for a consumer that is driven; "
-                    "give --controller, --prefetch, --ramp or --levels with it."
+                    "give a goal, --controller, --prefetch, --ramp or --levels with it."
                 )
-    if arguments.goal is not None:
-        if arguments.controller is None:
-            raise InputError("--goal is for a controller; leave it out here.")
-        arguments.goal = rate_of("--goal", arguments.goal)
     if arguments.model is not None and (arguments.controller or "").lower() not in LAWS:
         raise InputError(
             f"--model goes with --controller {', '.join(LAWS[:-1])} or {LAWS[-1]}; "
@@ -130,13 +144,16 @@ def _check(arguments: Namespace) -> None:
         raise InputError("--group is a name in a trace; give --trace with it.")
 
 
-def _driver(arguments: Namespace) -> tuple[Controller, int] | None:
-    """What drives the consumer and for how many samples; None where nothing does."""
+def _driver(arguments: Namespace, goals: Goals) -> tuple[Controller | None, int] | None:
+    """What drives the consumer and for how many samples; None where nothing does.
+
+    Where goals drive it, their laws are made with the plant.
+    """
     samples = arguments.samples or DEFAULT_SAMPLES
     if arguments.controller:
         model = ArxModel.load(arguments.model) if arguments.model else None
         controller = controller_from(arguments.controller, model=model)
-        if arguments.goal is None:
+        if goals.goal is None:
             raise InputError("a controller needs a goal; give --goal in messages/second.")
         return controller, samples
     if arguments.prefetch is not None:
@@ -146,6 +163,8 @@ def _driver(arguments: Namespace) -> tuple[Controller, int] | None:
     elif arguments.levels:
         low, high = arguments.levels
         levels = random_levels(low, high, samples, arguments.seed)
+    elif goals != Goals():
+        return None, samples
     else:
         return None
     return OpenLoop(levels), len(levels) + 1
@@ -183,7 +202,7 @@ def _run_as_written(arguments: Namespace) -> int:
 
 
 def _simulate(
-    arguments: Namespace, controller: Controller, samples: int
+    arguments: Namespace, goals: Goals, controller: Controller | None, samples: int
 ) -> tuple[list[Step], Recording]:
     from rich.progress import Progress
 
@@ -199,10 +218,9 @@ def _simulate(
         if arguments.trace:
             writer = stack.enter_context(TraceWriter(Path(arguments.trace)))
         bar = stack.enter_context(Progress(console=console(to_stderr=True), transient=True))
-        loop = Loop(
-            plant,
+        loop = plant.pursue(
+            goals,
             controller,
-            arguments.goal or 1.0,  # a plan has none, and a loop needs one
             record=writer,
             group=arguments.group or DEFAULT_GROUP,
             trace=f"{scenario.name}-seed{arguments.seed}",
@@ -219,6 +237,7 @@ def _row(step: Step) -> dict[str, Any]:
         "rate": step.sample.rate,
         "window_limited": step.sample.window_limited,
         "next_prefetch": step.prefetch,
+        "told": list(step.told),
     }
 
 

@@ -183,6 +183,35 @@ class TestSimulate:
         samples = json.loads(capsys.readouterr().out)["samples"]
         assert samples[-1]["rate"] == pytest.approx(400, rel=0.01)
 
+    @pytest.mark.parametrize(
+        ("words", "expected"),
+        [
+            (["--goal", "450/s"], 450),
+            (["--at-most", "300"], 300),
+            (["--at-most", "300", "--goal", "200"], 200),
+            (["--buffer-time", "5 ms"], 1774.5),
+            (["--protect"], 1774.5),
+        ],
+    )
+    def test_goals_are_those_of_a_live_consumer(
+        self, capsys: pytest.CaptureFixture[str], words: list[str], expected: float
+    ) -> None:
+        assert main(["simulate", "rosa", *words, "--samples", "30", "--json"]) == 0
+        samples = json.loads(capsys.readouterr().out)["samples"]
+        assert samples[-1]["rate"] == pytest.approx(expected, rel=0.02)
+        if "5 ms" in words:
+            assert samples[-1]["buffer_time"] == pytest.approx(0.005, rel=0.1)
+
+    def test_a_controller_and_another_goal(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        """Nothing is congested, so that the controller has its way."""
+        MODEL.save(tmp_path / "model.json")
+        words = ["--controller", "pi", "--model", str(tmp_path / "model.json"), "--goal", "450"]
+        assert main(["simulate", "rosa", *words, "--protect", "--samples", "40", "--json"]) == 0
+        samples = json.loads(capsys.readouterr().out)["samples"]
+        assert samples[-1]["rate"] == pytest.approx(450, rel=0.02)
+
     @pytest.mark.parametrize("goal", ["450", "450/s", "27000/minute"])
     def test_a_controller_by_name(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path, goal: str
@@ -250,14 +279,15 @@ class TestSimulate:
             ([GALLERY, "--prefetch", "1"], "4 consumers"),
             ([GALLERY, "--prefetch", "1", "--consumer", "nobody"], "'nobody'"),
             (["--consumer", "consumer"], "--consumer is for"),
-            (["--goal", "400"], "--goal is for"),
-            (["--goal", "400", "--prefetch", "1"], "--goal is for a controller"),
-            (["--goal", "400", "--ramp", "1", "5"], "--goal is for a controller"),
-            (["--goal", "400", "--levels", "1", "5"], "--goal is for a controller"),
-            (["--controller", "pi", "--model", "x", "--goal", "0"], "--goal is 0"),
-            (["--controller", "pi", "--model", "x", "--goal", "-1"], "--goal is -1"),
-            (["--controller", "pi", "--model", "x", "--goal", "nan"], "--goal is nan"),
-            (["--controller", "pi", "--model", "x", "--goal", "fast"], "--goal is 'fast'; give"),
+            (["--goal", "400", "--prefetch", "1"], "--prefetch says what the prefetch is"),
+            (["--at-most", "400", "--ramp", "1", "5"], "--ramp says what the prefetch is"),
+            (["--protect", "--levels", "1", "5"], "--levels says what the prefetch is"),
+            (["--at-most", "400", "--goal", "500"], "give a goal up to at_most"),
+            (["--buffer-time", "5 parsecs"], "or a time such as '100 ms'"),
+            (["--controller", "pi", "--model", "x", "--goal", "0"], "goal is 0"),
+            (["--controller", "pi", "--model", "x", "--goal", "-1"], "goal is -1"),
+            (["--controller", "pi", "--model", "x", "--goal", "nan"], "goal is nan"),
+            (["--controller", "pi", "--model", "x", "--goal", "fast"], "goal is 'fast'; give"),
             (["--controller", "pi", "--model", "x", "--goal", "5/parsec"], "as in '5/minute'"),
             (["--controller", "x.json", "--model", "y", "--goal", "4"], "p, pi or pid; leave"),
             (["--ramp", "1", "5", "--samples", "9"], "leave --samples out"),
