@@ -269,7 +269,7 @@ class Messages:
 
     def recovered(self, now: float) -> None:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
-        for consumer in self.consumers.values():
+        for consumer in (*self.consumers.values(), *self.leaving):
             self._forget_gated(consumer, now)
         self._settle(list(self.ledger.unacked), now, refused=True)
         self.ledger.fetched.clear()
