@@ -123,7 +123,10 @@ class Runner:
             # Where consumers share one bucket, its next token is for whichever waits longest.
             for consumer in sorted(core.consumers.values(), key=_waits_since):
                 now = clock()
-                while not self.stopped and (message := core.hand_over(consumer, now)) is not None:
+                while not (self.stopped or consumer.cancelled):
+                    message = core.hand_over(consumer, now)
+                    if message is None:
+                        break
                     if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
                         self.send_acks(now)
                     try:
