@@ -110,14 +110,22 @@ def test_an_interrupt_while_nothing_comes_leaves_no_ack_behind(
 
 @pytest.fixture
 def interruptions(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Put in the name of a method: Ctrl-C comes when pika sends it next, for a further lane."""
+    """Put in the name of a method: Ctrl-C comes when pika sends it next, for a further lane.
+
+    It comes when that is sent; with an ack before it is sent, since it is in no book any more.
+    """
     names: set[str] = set()
     send = pika.channel.Channel._send_method
 
     def interrupted(self: Any, method: Any, content: Any = None) -> None:
-        send(self, method, content)
-        if method.NAME in names and method_is_for_a_lane(method):
+        meant = method.NAME in names and method_is_for_a_lane(method)
+        before = meant and method.NAME == "Basic.Ack"
+        if meant:
             names.clear()
+        if before:
+            signal.raise_signal(signal.SIGINT)
+        send(self, method, content)
+        if meant and not before:
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(pika.channel.Channel, "_send_method", interrupted)
@@ -161,6 +169,32 @@ def test_an_interrupt_within_a_change_of_lanes_leaves_a_channel_that_can_be_stop
         channel.basic_consume(queue_name, on_message, consumer_tag="mine")
         process_until(connection, lambda: len(set(handled)) == COUNT, "all are handled")
     assert sorted(set(handled)) == list(range(COUNT))
+
+
+def test_an_interrupt_while_held_acks_are_sent_leaves_none_behind(
+    broker: Broker, connection: Any, queue_name: str, interruptions: set[str]
+) -> None:
+    fill(broker.parameters, queue_name, COUNT)
+    held = handled = 0
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        nonlocal held, handled
+        handled += 1
+        consumer = channel.adaptive_consumers["mine"]
+        if int(body) == FAILS_AT:
+            held = consumer.held
+            consumer.prefetch = 50
+            interruptions.add("Basic.Ack")
+        channel.basic_ack(method.delivery_tag)
+        if int(body) == SHRINKS_AT:
+            consumer.prefetch = 5
+
+    channel = wrap(connection.channel(), prefetch=50, window="lanes", interval=60)
+    channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+    with pytest.raises(KeyboardInterrupt):
+        channel.start_consuming()
+    assert held > 30
+    assert_all_acks_arrive(broker, queue_name, COUNT - handled)
 
 
 def test_a_stop_after_an_interrupted_commit_ends(

@@ -32,15 +32,14 @@ class BlockingAdapter(PikaAdapter):
 
     def __init__(self, channel: AdaptiveBlockingChannel) -> None:
         super().__init__(channel)
-        self._flush = private.flusher(channel)
+        self.flush = private.flusher(channel)
         self.dispatching = False
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
-        """One flush for all of them."""
+        """Buffered by pika."""
         self._check_open()
         for tag, multiple in acks:
             self._send(spec.Basic.Ack(tag, multiple))
-        self._flush()
 
     def open_lane(self, lane: Lane) -> None:
         """Both requests at once, so that no other comes between them."""
@@ -76,7 +75,7 @@ class BlockingAdapter(PikaAdapter):
 
     def write_now(self) -> None:
         """Wait until all of it is written."""
-        self._flush()
+        self.flush()
 
     def reports_cycle_end(self) -> bool:
         """While pika dispatches what it received."""
