@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,3 +108,44 @@ def blocking(inner: Any = None) -> Any:
     channel._consumer_infos = {}
     channel._basic_consume_ok_result = None
     return channel
+
+
+def received(tag: str, number: int) -> Any:
+    """A message that pika has received for a consumer and not dispatched."""
+    method = SimpleNamespace(consumer_tag=tag, delivery_tag=number)
+    return blocking_connection._ConsumerDeliveryEvt(method, None, b"")
+
+
+def test_messages_of_a_lane_that_a_message_retires_are_dispatched_in_their_order() -> None:
+    channel: Any = SimpleNamespace(channel_number=1, connection=SimpleNamespace())
+    channel.connection._request_channel_dispatch = lambda number: None
+    arrived = [("mine", 1), ("lane-2", 2), ("other", 3), ("lane-2", 4), ("mine", 5)]
+    channel._pending_events = deque(received(tag, number) for tag, number in arrived)
+    dispatched: list[int] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        dispatched.append(method.delivery_tag)
+        if method.delivery_tag == 2:  # as when the wake in it finds the lane saturated
+            private.keep_pending(channel, "lane-2", None)
+            private.forget_consumers(channel, {"lane-2"})
+
+    channel._consumer_infos = {
+        tag: SimpleNamespace(on_message_callback=on_message) for tag in ("mine", "lane-2", "other")
+    }
+    assert private.dispatch_messages(channel, ["mine", "lane-2"])
+    assert dispatched == [1, 2, 4, 5]
+    assert [event.method.delivery_tag for event in channel._pending_events] == [3]
+
+
+def test_messages_of_a_consumer_that_a_message_cancels_are_not_dispatched() -> None:
+    channel: Any = SimpleNamespace(channel_number=1, connection=SimpleNamespace())
+    channel.connection._request_channel_dispatch = lambda number: None
+    channel._pending_events = deque(received("mine", number) for number in (1, 2, 3))
+    late: list[int] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        late.extend(private.forget_consumers(channel, {"mine"}))
+
+    channel._consumer_infos = {"mine": SimpleNamespace(on_message_callback=on_message)}
+    assert not private.dispatch_messages(channel, ["mine"])
+    assert late == [2, 3], "they go back to their queue"

@@ -268,11 +268,24 @@ def dispatch_messages(channel: Any, tags: Collection[str]) -> bool:
 
     Returns whether others that it has received wait longer.
     """
-    taken = _take_pending(channel, tags, blocking_connection._ConsumerDeliveryEvt)
-    for event in taken:
-        consumer = channel._consumer_infos[event.method.consumer_tag]
-        consumer.on_message_callback(channel, event.method, event.properties, event.body)
-    return bool(taken and channel._pending_events)
+    dispatched = False
+    # One by one: what a callback does may change how the others are dispatched, or take them away.
+    while (event := _first_message(channel, tags)) is not None:
+        channel._pending_events.remove(event)
+        dispatched = True
+        if type(event) is KeptDelivery:
+            event.dispatch()
+        else:
+            consumer = channel._consumer_infos[event.method.consumer_tag]
+            consumer.on_message_callback(channel, event.method, event.properties, event.body)
+    return bool(dispatched and channel._pending_events)
+
+
+def _first_message(channel: Any, tags: Collection[str]) -> Any:
+    """The message that came first for these consumers, cancelled or not; None if there is none."""
+    kinds = (blocking_connection._ConsumerDeliveryEvt, KeptDelivery)
+    messages = (event for event in channel._pending_events if type(event) in kinds)
+    return next((event for event in messages if event.method.consumer_tag in tags), None)
 
 
 def _take_pending(channel: Any, tags: Collection[str], kind: type) -> list[Any]:
