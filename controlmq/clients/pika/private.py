@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -36,6 +36,7 @@ MODULE_NAMES = (
     "_ConsumerDeliveryEvt",
     "_ConsumerCancellationEvt",
     "BlockingConnection._acquire_event_dispatch",
+    "BlockingConnection._request_channel_dispatch",
 )
 ASYNCHRONOUS_NAMES = (
     "_raise_if_not_open",
@@ -51,19 +52,28 @@ CONNECTION_NAMES = (
     "_adapter_add_callback_threadsafe",
     "_transport",
 )
-BLOCKING_CONNECTION_NAMES = ("_terminate_stream",)
+TRANSPORT_NAMES = ("_on_socket_writable",)
+BLOCKING_CONNECTION_NAMES = ("_impl",)
+INNER_CONNECTION_NAMES = ("_adapter_call_later", "_adapter_remove_timeout", "_terminate_stream")
+"""Of the connection that a blocking one is made of."""
 
 
 def check(channel: Any) -> None:
     """Refuse a pika whose inside is not the one we know."""
     blocking = isinstance(channel, BlockingChannel)
-    missing = [name for name in BLOCKING_NAMES if blocking and not hasattr(channel, name)]
+    missing = _missing(channel, BLOCKING_NAMES if blocking else ())
     if not missing:
         inner = asynchronous(channel)
-        missing = [name for name in ASYNCHRONOUS_NAMES if not hasattr(inner, name)]
+        missing = _missing(inner, ASYNCHRONOUS_NAMES)
     if not missing:
-        connection = BLOCKING_CONNECTION_NAMES if blocking else CONNECTION_NAMES
-        missing = [name for name in connection if not hasattr(inner.connection, name)]
+        if blocking:
+            missing = _missing(channel.connection, BLOCKING_CONNECTION_NAMES)
+            missing += _missing(inner.connection, INNER_CONNECTION_NAMES)
+        else:
+            missing = _missing(inner.connection, CONNECTION_NAMES)
+            transport = getattr(inner.connection, "_transport", None)
+            if transport is not None:  # the connection is not closed
+                missing += _missing(transport, TRANSPORT_NAMES)
         if not hasattr(inner.callbacks, "_stack"):
             missing.append("callbacks._stack")
     missing += [name for name in MODULE_NAMES if not _has(blocking_connection, name)]
@@ -72,6 +82,10 @@ def check(channel: Any) -> None:
             f"pika {pika.__version__} has no {', '.join(missing)}, which wrapping needs; install "
             f"a pika that was tested with it: {TESTED_VERSIONS}."
         )
+
+
+def _missing(owner: Any, names: Iterable[str]) -> list[str]:
+    return [name for name in names if not hasattr(owner, name)]
 
 
 def _has(module: Any, name: str) -> bool:
