@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import pika
@@ -11,7 +12,7 @@ import pytest
 
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.pika.blocking import BlockingAdapter
-from controlmq.clients.pika.private import give_up_later
+from controlmq.clients.pika.private import give_up_when
 from controlmq.clients.pika.wrap import wrap
 from controlmq.controllers.limits import Limits
 from tests.live.handled import left_in
@@ -202,7 +203,9 @@ def test_a_stop_after_an_interrupted_commit_ends(
 ) -> None:
     fill(broker.parameters, queue_name, COUNT)
     with connected(broker.parameters) as connection:
-        give_up_later(connection, 30, "the stop does not end")
+        until = time.monotonic() + 30
+        over = "the stop does not end"
+        give_up_when(connection, lambda: over if time.monotonic() > until else None, 1.0)
         channel = wrap(connection.channel(), prefetch=4, window="lanes", interval=60)
         channel.tx_select()
 

@@ -71,6 +71,8 @@ class Dispatcher:
         self.failure: HandlerError | None = None
         self._out: set[Job] = set()
         """Messages that workers have."""
+        self._abandoned: set[Job] = set()
+        """Messages that workers still had when their connection was lost."""
         self._stop = stop
         self._health = health
         self._on_error = on_error
@@ -81,13 +83,24 @@ class Dispatcher:
         self._failing = False
         self._workers = Workers(handler, workers, self._on_done)
 
+    def bound_stop(self, connection: Any) -> None:
+        """Once stopping is asked for, do not wait for ever for a broker that does not answer."""
+        most = self._grace + LAST_ANSWERS_SECONDS
+
+        def why() -> str | None:
+            since = self._stop.since
+            over = since is not None and time.monotonic() > since + most
+            return f"the broker did not answer within {most:g} s" if over else None
+
+        private.give_up_when(connection, why, SERVE_EVERY_SECONDS)
+
     def __call__(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         """pika's callback."""
         self._health.beat()
         job = Job(channel, method, properties, body)
         if self._stop.wanted:
             self._going_back.append(job)
-            self._stop_consuming(channel)
+            channel.stop_consuming()
             return
         self._out.add(job)
         self._workers.submit(job)
@@ -100,14 +113,7 @@ class Dispatcher:
             self._health.beat()
             if self._stop.wanted:
                 self._health.failed("stopping")
-                self._stop_consuming(channel)
-
-    def _stop_consuming(self, channel: Any) -> None:
-        """Cancel the consumers, and do not wait for ever for a broker that does not answer."""
-        most = self._grace + LAST_ANSWERS_SECONDS
-        why = f"the broker did not answer within {most:g} s"
-        private.give_up_later(channel.connection, most, why)
-        channel.stop_consuming()
+                channel.stop_consuming()
 
     def drain(self, channel: Any) -> None:
         """Once no consumer is left: finish what is at work, give back what is not begun.
@@ -116,9 +122,7 @@ class Dispatcher:
         """
         began = time.monotonic()
         self._health.failed("stopping" if self._stop.wanted else "cancelled by the broker")
-        for job in self._workers.take_back():
-            self._out.discard(job)
-            self._going_back.append(job)
+        self._take_back()
         self._give_back()
         while self._out:
             self._check_grace(began)
@@ -128,9 +132,22 @@ class Dispatcher:
 
     def forget(self) -> None:
         """The connection is gone, and the broker has put back what was out."""
-        self._workers.take_back()
+        never_begun = self._workers.take_back()
+        at_work = self._out.union(self._abandoned).difference(never_begun)
+        self._abandoned = {job for job in at_work if not job.done}
         self._out.clear()
         self._going_back.clear()
+
+    def finish(self) -> None:
+        """Wait for handlers that are still at work though their connection is gone.
+
+        :class:`GraceOverError` if they take longer than ``grace`` seconds.
+        """
+        began = time.monotonic()
+        self._health.failed("stopping")
+        while any(not job.done for job in self._abandoned):
+            self._check_grace(began)
+            time.sleep(SERVE_EVERY_SECONDS)
 
     def end(self) -> None:
         """Let the workers go."""
@@ -153,6 +170,10 @@ class Dispatcher:
                 finished = self._finished.get(timeout=SERVE_EVERY_SECONDS)
             except Empty:
                 self.look(job.channel)
+                if self._stop.wanted:
+                    self._take_back()
+                    if job in self._going_back:
+                        return  # the worker is busy with a message of a connection that is lost
                 self._check_grace()
                 job.channel.connection.process_data_events(0)
                 if job.channel.is_open:
@@ -163,16 +184,23 @@ class Dispatcher:
     def _check_grace(self, began: float | None = None) -> None:
         """Stopping, or what began then, must not take longer than is allowed."""
         since = self._stop.since or began
-        if since is not None and time.monotonic() > since + self._grace:
+        at_work = sum(not job.done for job in (*self._out, *self._abandoned))
+        if at_work and since is not None and time.monotonic() > since + self._grace:
             raise GraceOverError(
-                f"{len(self._out)} of the handlers were still at work after {self._grace:g} s of "
-                "grace; their messages go back to the queue."
+                f"{at_work} of the handlers were still at work after {self._grace:g} s of grace; "
+                "their messages are delivered again."
             )
 
     def _settle_finished(self) -> None:
         with suppress(Empty):
             while True:
                 self._settle(self._finished.get_nowait())
+
+    def _take_back(self) -> None:
+        """What no worker has begun goes back to the queue."""
+        for job in self._workers.take_back():
+            self._out.discard(job)
+            self._going_back.append(job)
 
     # Answers to the broker
 

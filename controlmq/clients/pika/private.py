@@ -368,14 +368,22 @@ def cancel_timer(channel: Any, timer: object) -> None:
     channel.connection._adapter_remove_timeout(timer)
 
 
-def give_up_later(connection: Any, delay: float, why: str) -> None:
-    """End a blocking connection in so many seconds, as if it was lost, unless it ends before.
+def give_up_when(connection: Any, why: Callable[[], str | None], every: float) -> None:
+    """End a blocking connection, as if it was lost, as soon as ``why`` returns a reason.
 
-    Also where it waits for an answer of the broker: its own timers do not fire there.
+    That is asked every ``every`` seconds, also while the connection waits for an answer of the
+    broker: its own timers do not fire then.
     """
     inner = connection._impl
-    error = AMQPConnectionError(why)
-    inner.ioloop.call_later(delay, lambda: inner._terminate_stream(error))
+
+    def look() -> None:
+        reason = why()
+        if reason is None:
+            inner.ioloop.call_later(every, look)
+        else:
+            inner._terminate_stream(AMQPConnectionError(reason))
+
+    inner.ioloop.call_later(every, look)
 
 
 def take_cancel_callbacks(channel: Any) -> list[Callable[..., Any]]:
