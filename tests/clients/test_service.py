@@ -1,4 +1,4 @@
-"""A service without its connection: what it does when it is to stop, and how long that may take."""
+"""A service: what it does without its connection, and what becomes of messages that fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ import pytest
 from pika.exceptions import AMQPError
 
 from controlmq.clients.health import Health
-from controlmq.clients.pika.dispatching import LAST_ANSWERS_SECONDS, Dispatcher
+from controlmq.clients.pika.dispatching import (
+    KEEPS_COMING_BACK_DELIVERIES,
+    LAST_ANSWERS_SECONDS,
+    Dispatcher,
+)
 from controlmq.clients.pika.service import Service, UnfinishedError
 from controlmq.clients.stopping import Stop
 from controlmq.clients.workers import Job
@@ -152,3 +156,84 @@ def test_a_broker_that_does_not_answer_bounds_a_stop_from_the_first_moment_on() 
     assert str(loop.ended_by) == "the broker did not answer within 8 s"
     assert loop.timers == []
     dispatcher.end()
+
+
+class Answers:
+    """A channel that notes what becomes of a message, and whose timers fire at once."""
+
+    is_open = True
+    consumer_tags = ("mine",)
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.connection = SimpleNamespace(
+            call_later=lambda delay, call: call(), process_data_events=lambda _: None
+        )
+
+    def give_back_due(self) -> None:
+        pass
+
+    def basic_ack(self, tag: int) -> None:
+        self.given.append("ack")
+
+    def basic_nack(self, tag: int, requeue: bool) -> None:
+        self.given.append("back")
+
+    def basic_reject(self, tag: int, requeue: bool) -> None:
+        self.given.append("rejected")
+
+
+def failing() -> Dispatcher:
+    """Gives back what fails, and its handler fails with everything."""
+
+    def handle(body: bytes, properties: Any) -> None:
+        raise ValueError(body)
+
+    return Dispatcher(handle, Stop(), Health(), on_error="requeue", grace=60)
+
+
+def answer_to(
+    dispatcher: Dispatcher,
+    body: bytes,
+    *,
+    redelivered: bool,
+    message_id: str | None = None,
+    count: int = 0,
+) -> str:
+    """What becomes of a message whose handler fails."""
+    channel = Answers()
+    headers = {"x-delivery-count": count} if count else None
+    properties = SimpleNamespace(message_id=message_id, headers=headers)
+    method = SimpleNamespace(delivery_tag=1, redelivered=redelivered)
+    dispatcher(channel, method, properties, body)
+    (given,) = channel.given
+    return given
+
+
+@pytest.mark.parametrize("message_id", [None, "order-7"])
+def test_a_message_is_rejected_when_it_fails_again(message_id: str | None) -> None:
+    dispatcher = failing()
+    first = answer_to(dispatcher, b"7", redelivered=False, message_id=message_id)
+    again = answer_to(dispatcher, b"7", redelivered=True, message_id=message_id)
+    assert (first, again) == ("back", "rejected")
+
+
+@pytest.mark.parametrize("message_id", [None, "order-7"])
+def test_a_message_that_was_delivered_before_and_never_failed_is_not_rejected(
+    message_id: str | None,
+) -> None:
+    dispatcher = failing()
+    assert answer_to(dispatcher, b"8", redelivered=False) == "back"
+    # As after a lost connection, or a stop of the consumer before.
+    assert answer_to(dispatcher, b"7", redelivered=True, message_id=message_id, count=3) == "back"
+
+
+def test_a_further_message_with_the_same_body_is_not_rejected() -> None:
+    dispatcher = failing()
+    assert [answer_to(dispatcher, b"7", redelivered=False) for _ in range(2)] == ["back"] * 2
+
+
+def test_a_message_that_keeps_coming_back_is_rejected_in_a_process_that_has_not_seen_it() -> None:
+    count = KEEPS_COMING_BACK_DELIVERIES
+    assert answer_to(failing(), b"7", redelivered=True, count=count - 1) == "back"
+    assert answer_to(failing(), b"7", redelivered=True, count=count) == "rejected"

@@ -6,8 +6,10 @@ acks go on however long a handler takes.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
+from collections.abc import Hashable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, get_args
@@ -16,6 +18,7 @@ from pika.exceptions import AMQPError
 
 from controlmq.checks import not_negative
 from controlmq.clients.backoff import Backoff
+from controlmq.clients.handled import HandledMessages, key_of
 from controlmq.clients.health import Health
 from controlmq.clients.pika import private
 from controlmq.clients.pika.user_handler import Handler
@@ -26,9 +29,9 @@ from controlmq.errors import ControlmqError, InputError
 log = logging.getLogger("controlmq")
 
 OnError = Literal["stop", "requeue", "reject"]
-"""What a handler that raises means: stop the service; give the message back once, and reject it
-if it fails again; or reject it at once. A rejected message goes to the dead-letter exchange of
-its queue, and is dropped where there is none."""
+"""What a handler that raises means: stop the service; give the message back, and reject it if it
+fails here again or keeps coming back; or reject it at once. A rejected message goes to the
+dead-letter exchange of its queue, and is dropped where there is none."""
 
 SERVE_EVERY_SECONDS = 0.1
 """Seconds between looks at the connection, and at whether to stop, while nothing else happens."""
@@ -38,6 +41,11 @@ LAST_ANSWERS_SECONDS = 5.0
 
 REQUEUE_PAUSES_SECONDS = 1.0, 30.0
 """The first and the longest pause before a failed message is given back."""
+
+
+KEEPS_COMING_BACK_DELIVERIES = 10
+"""Deliveries before this one, by the count of a quorum queue, from which on a message that fails is
+rejected wherever it failed before. From RabbitMQ 4 on the queue itself rejects it after 20."""
 
 
 class HandlerError(ControlmqError):
@@ -79,6 +87,8 @@ class Dispatcher:
         self._finished: SimpleQueue[Job] = SimpleQueue()
         self._going_back: list[Job] = []
         """Messages for the queue: those that failed, and those that nobody has begun."""
+        self._failed = HandledMessages()
+        """Those that failed last."""
         self._pause = Backoff(*REQUEUE_PAUSES_SECONDS)
         self._failing = False
         self._workers = Workers(handler, workers, self._on_done)
@@ -214,7 +224,7 @@ class Dispatcher:
             job.channel.basic_ack(job.method.delivery_tag)
         elif self._on_error == "stop":
             self._stop_for(job)
-        elif self._on_error == "requeue" and not job.method.redelivered:
+        elif self._on_error == "requeue" and not self._failed_before(job):
             self._requeue_later(job)
         else:
             self._log(job, "it goes to the dead-letter exchange, or is dropped if there is none")
@@ -230,7 +240,19 @@ class Dispatcher:
             )
         self.look(job.channel)
 
+    def _failed_before(self, job: Job) -> bool:
+        """Whether it has failed here before, or keeps coming back.
+
+        That it was delivered before says neither: so is every message in flight when a connection
+        is lost, and what goes back when a consumer stops.
+        """
+        if not job.method.redelivered:
+            return False
+        count = (job.properties.headers or {}).get("x-delivery-count", 0)
+        return _identity(job) in self._failed or count >= KEEPS_COMING_BACK_DELIVERIES
+
     def _requeue_later(self, job: Job) -> None:
+        self._failed.add(_identity(job))
         pause = self._pause.pause()
         self._log(job, f"it goes back to the queue in {pause:.1f} s, and is rejected next time")
         self._going_back.append(job)
@@ -257,6 +279,11 @@ class Dispatcher:
             exc_info=None if self._failing else job.error,
         )
         self._failing = True
+
+
+def _identity(job: Job) -> Hashable:
+    """What tells a message apart from others that fail: its id or, where it has none, its body."""
+    return key_of(job.properties) or hashlib.blake2b(job.body, digest_size=16).digest()
 
 
 def _said(job: Job) -> str:
