@@ -239,7 +239,6 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
     def tx_commit(self, callback: Callback | None = None) -> None:
         """As pika's."""
         self._begin_transaction()
-        self._runner.core.committing()
         super().tx_commit(callback)
         self._runner.core.committed(clock())
 

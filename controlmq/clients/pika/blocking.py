@@ -11,6 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from controlmq.clients.channel_runner import clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.interrupts import held_interrupts
 from controlmq.clients.pika import private
 from controlmq.clients.pika.adapter import PikaAdapter
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
@@ -356,18 +357,18 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     def tx_commit(self) -> Any:
         """As pika's."""
         self._begin_transaction()
-        core = self._runner.core
-        core.committing()
         answer = super().tx_commit()
-        core.committed(clock())
         self._runner.carry_out()
         self._runner.wake_if_due()
         return answer
 
     def _on_commit_ok(self, _frame: Any) -> None:
-        """Also of a commit whose wait was interrupted: a stop would wait for it without end."""
-        if self._runner.core.commits:  # else it was asked for before the channel was wrapped
-            self._runner.core.commit_answered(clock())
+        """Also of a commit whose wait was interrupted: what it answered for is answered."""
+        core = self._runner.core
+        if core.commits:  # else it was asked for before the channel was wrapped
+            with held_interrupts():
+                core.committed(clock())
+                core.commit_answered(clock())
 
     def tx_rollback(self) -> Any:
         """As pika's."""
