@@ -519,8 +519,8 @@ def test_a_file_turns_every_consumer_to_a_fixed_prefetch_and_back(
         code, errors = ended(process, signal.SIGTERM)
     assert code == 0
     assert errors.splitlines() == [
-        f"{switch} is there: every consumer holds prefetch 9 and adapts no more",
-        f"{switch} is gone: consumers adapt again",
+        f"{switch} is set: consumers keep prefetch 9 and do not adapt",
+        f"{switch} was removed: consumers adapt again",
     ]
 
 
@@ -561,4 +561,4 @@ def test_a_variable_starts_consumers_as_plain_ones(broker: Broker, queue_name: s
     assert {(line["prefetch"], line["next_prefetch"], line["held"]) for line in lines} == {
         (7, 7, 0)
     }
-    assert "CONTROLMQ_OFF is there: every consumer holds prefetch 7" in errors
+    assert "CONTROLMQ_OFF is set: consumers keep prefetch 7 and do not adapt" in errors
