@@ -62,7 +62,7 @@ class Messages:
     def received(self, lane: Lane) -> None:
         """A message of ``lane`` has come to the client, which calls :meth:`delivered` later.
 
-        A client that hands over what it reads at once need not tell.
+        A client that hands over at once what it reads does not have to report it here.
         """
         lane.received += 1
         lane.waiting += 1

@@ -201,7 +201,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         self, channel: Any, method: Any, properties: Any, body: bytes
     ) -> None:
         self._runner.received(method.consumer_tag)
-        # pika has this method by heart, also when the channel is its own again.
+        # pika stored this bound method, so it also comes here when the channel is its own again.
         BlockingChannel._on_consumer_message_delivery(self, channel, method, properties, body)
 
     def _cancel_all(self) -> None:

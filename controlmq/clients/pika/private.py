@@ -432,9 +432,10 @@ def watch_lost_lanes(channel: Any, lost: Callable[[str], None]) -> Callable[[], 
 def watch_blocking(
     channel: Any, blocked: Callable[..., Any], unblocked: Callable[..., Any]
 ) -> Callable[[], None]:
-    """Call these as soon as the broker's word of it is read; returns what ends that.
+    """Call these as soon as the broker is read to block the connection, or to end that.
 
-    A blocking connection would call them only once its callbacks have returned.
+    Returns what ends the watch. A blocking connection would call them only once its callbacks have
+    returned.
     """
     callbacks = channel.connection.callbacks
     watched = ((spec.Connection.Blocked, blocked), (spec.Connection.Unblocked, unblocked))
