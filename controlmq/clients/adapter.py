@@ -29,7 +29,10 @@ class Adapter(Protocol):
     """
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
-        """Put these on the wire, in this order."""
+        """Put these on the wire, in this order, or in a buffer that :meth:`flush` writes."""
+
+    def flush(self) -> None:
+        """Write what is buffered, unless that happens soon by itself. It may have to wait."""
 
     def open_lane(self, lane: Lane) -> None:
         """Put a lane's prefetch and its subscription on the wire, nothing between them.

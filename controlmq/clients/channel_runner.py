@@ -48,6 +48,7 @@ class Runner:
 
     def __init__(self, adapter: Adapter) -> None:
         self.core = Core()
+        self.core.uninterrupted = held_interrupts
         self.stopped = False
         self.on_sample: Callable[[Consumer], None] = _nothing
         """Called with a consumer whose interval is over: turns its loop."""
@@ -123,7 +124,10 @@ class Runner:
             # Where consumers share one bucket, its next token is for whichever waits longest.
             for consumer in sorted(core.consumers.values(), key=_waits_since):
                 now = clock()
-                while not self.stopped and (message := core.hand_over(consumer, now)) is not None:
+                while not (self.stopped or consumer.cancelled):
+                    message = core.hand_over(consumer, now)
+                    if message is None:
+                        break
                     if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
                         self.send_acks(now)
                     try:
@@ -198,10 +202,27 @@ class Runner:
     def send_acks(self, now: float) -> None:
         """Put on the wire what the core has released, after what goes back to its queue."""
         core = self.core
-        if core.returns:
-            self._adapter.give_back(core.take_returns())
-        if core.outbox or core.verbatim:
+        if core.commands and not self._carrying_out:
+            # Left behind by an interrupt. The acks of a lane must not go before its cancel.
+            self.carry_out()
+        elif core.returns or core.verbatim or len(core.outbox) > 1:
+            self._send_several(now)
+        elif core.outbox:
             self._adapter.send_acks(core.take_acks())
+            self._adapter.flush()
+            self._together_until = now + ACKS_WAIT_SECONDS
+
+    def _send_several(self, now: float) -> None:
+        """An interrupt would lose all that is taken from the core's books and not sent."""
+        core = self.core
+        acks = bool(core.outbox or core.verbatim)
+        with held_interrupts():
+            if core.returns:
+                self._adapter.give_back(core.take_returns())
+            if acks:
+                self._adapter.send_acks(core.take_acks())
+        if acks:
+            self._adapter.flush()  # not in there: it may have to wait for the broker
             self._together_until = now + ACKS_WAIT_SECONDS
 
     def cycle_ended(self) -> None:
@@ -244,8 +265,9 @@ class Runner:
     def subscribe(self, consumer: Consumer) -> None:
         """Open the first lane of a consumer."""
         self._thread = get_ident()
-        self._open(self.core.subscribe(consumer, clock()))
-        self._set_timer(clock())
+        with held_interrupts():
+            self._open(self.core.subscribe(consumer, clock()))
+            self._set_timer(clock())
 
     def lane_opened(self, lane: Lane) -> None:
         """The broker confirmed a lane."""
@@ -341,8 +363,8 @@ class Runner:
             return
         commands = self.core.commands
         if commands:
-            self._carrying_out = True
             try:
+                self._carrying_out = True
                 with held_interrupts():
                     while commands:
                         self._do(commands.popleft())
@@ -411,8 +433,8 @@ class Runner:
         """Turn the loops that are due; code of the user may run, and wake us again."""
         if self._sampling:
             return
-        self._sampling = True
         try:
+            self._sampling = True
             while self.core.samples_due:
                 consumer = self.core.samples_due.popleft()
                 self.on_sample(consumer)

@@ -60,10 +60,16 @@ class ControlledConsumer:
         self._off = kill_switch.look()
         self._before_off = start = settings.start(asked, goal, limits)
         """The prefetch to go back to where no law moves it."""
+        self._ended = False
+        """Whether control has ended, and with it the kill switch."""
+        shape = settings.shape(limits, controller)
         if self._off is not None:
-            # As plain as it can be from the start: one subscription of a whole prefetch.
-            start, limits, controller = self._off.whole(start), None, None
-        self.plant = Consumer(tag, queue, start, settings.shape(limits, controller), clock())
+            # As plain as it can be from the start: one subscription of a whole prefetch. A window
+            # that has but one never gets more slots, so there it has all that it will ever need.
+            start, controller = self._off.whole(start), None
+            if settings.window != "single" or self._off.for_good:
+                shape = settings.shape(None, None)
+        self.plant = Consumer(tag, queue, start, shape, clock())
         self.last: Step | None = None
         self._group = settings.group
         self._runner = runner
@@ -94,7 +100,7 @@ class ControlledConsumer:
         elif self._off is None:
             self.plant.pace(*self._goals.pace(controlled=self._controlled))
         if self._off is not None:
-            self.plant.pace(None)
+            self.plant.fix(start)
 
     def join(self) -> None:
         """Ask for a share of the rate, where it is shared."""
@@ -241,6 +247,8 @@ class ControlledConsumer:
 
     def _obey(self, off: Off | None) -> None:
         """Stop adapting, or adapt again, if the kill switch was turned."""
+        if self._ended:
+            return
         before, self._off = self._off, off
         if off == before:
             return
@@ -289,10 +297,11 @@ class ControlledConsumer:
         self._limits = last.limits_for(self.plant.kind)
         self._file, self._limits_given = last._file, last._limits_given
         self.loop.told = last.loop.told
+        self._before_off = last._before_off if last.switched_off else last.prefetch
         if self._off is None:
             self.loop.controller = self._law
             self._runner.core.limited(self.plant, self._limits, self.plant.now)
-            self.prefetch = last.prefetch
+            self.prefetch = last.prefetch if self.adapts else self._before_off
         if self.adapts:
             self.goals = last.goals
 
@@ -318,6 +327,7 @@ class ControlledConsumer:
         """Turn nothing any more: no controller, no recording, no ``on_step``."""
         self._unshare()
         self.shared = None
+        self._off, self._ended = None, True
         self.loop.controller = self._law = _hold
         self.loop.record = self._on_step = self._file = None
 

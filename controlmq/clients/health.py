@@ -23,6 +23,9 @@ STALE_AFTER_SECONDS = 10.0
 
 TOUCH_EVERY_SECONDS = 1.0
 
+HEALTHY = b"ok\n"
+"""What the file holds."""
+
 HOST = "127.0.0.1"
 """The port is for probes on the same machine; it answers nobody else."""
 
@@ -80,7 +83,7 @@ class Health:
     def _write(self, file: Path) -> None:
         """A full disk must not stop the consumer; those who watch see that the file is old."""
         try:
-            file.write_text("ok\n", encoding="ascii")
+            file.write_bytes(HEALTHY)
         except OSError as error:
             if not self._file_failed:
                 log.error("cannot write the health file: %s; consuming goes on", error)
@@ -90,12 +93,27 @@ class Health:
 
 
 def _check(file: Path) -> None:
-    """Refuse a file that cannot be written, before anything is consumed; leave none behind."""
+    """Refuse a file that is somebody else's or cannot be written, before anything is consumed.
+
+    One of a process that was killed is removed; it is empty if that was just writing it.
+    """
     try:
-        file.write_text("", encoding="ascii")
+        if file.exists() and not file.is_dir() and not _is_ours(file):
+            raise InputError(
+                f"the health file cannot be {file}: it is there and holds something else, which "
+                "would be lost; give a path for a file of its own."
+            )
+        file.write_bytes(b"")
         file.unlink()
     except OSError as error:
         raise InputError(f"the health file cannot be {file}: {error.strerror}.") from None
+
+
+def _is_ours(file: Path) -> bool:
+    if not file.is_file():
+        return False  # a device, say, from which reading might not return
+    with file.open("rb") as opened:
+        return opened.read(len(HEALTHY) + 1) in (HEALTHY, b"")
 
 
 def _listening(health: Health, port: int) -> ThreadingHTTPServer:

@@ -23,12 +23,16 @@ class _Holding:
     """The handler that notes a signal, to call the handler that was there before later."""
 
     def __init__(self) -> None:
-        self.before: dict[signal.Signals, Any] = {}
+        self.before: dict[int, Any] = {}
+        self.over = False
+        """Whether none is held any more: a second signal has come, or the block has ended."""
         self._held: list[tuple[int, FrameType | None]] = []
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self._held:
-            self.before[signal.Signals(number)](number, frame)
+        if self._held or self.over:
+            self.over = True
+            self.let_through()
+            self.before[number](number, frame)
         else:
             self._held.append((number, frame))
 
@@ -36,29 +40,32 @@ class _Holding:
         """Call the handler that was there before, if its signal has come."""
         while self._held:
             number, frame = self._held.pop()
-            self.before[signal.Signals(number)](number, frame)
+            self.before[number](number, frame)
 
 
 @contextmanager
 def held_interrupts() -> Iterator[Callable[[], None]]:
-    """Hold back Ctrl-C until what is yielded is called, or the end; its handler is called then.
+    """Hold back Ctrl-C until the end of the block, or until the block calls what this yields.
 
-    So is a request to terminate that has a handler in Python. A second signal is let through at
-    once, in case the broker does not answer. Outside the main thread, which alone receives them,
-    nothing changes.
+    So is a request to terminate that has a handler in Python. The handler is called then. A second
+    signal lets the first one through at once and follows it, in case the broker does not answer.
+    Outside the main thread, which alone receives them, nothing changes.
     """
     holding = _Holding()
     if threading.current_thread() is threading.main_thread():
         for each in SIGNALS:
-            handler = signal.getsignal(each)
+            handler: Any = signal.getsignal(each)
+            if isinstance(handler, _Holding) and handler.over:
+                handler = handler.before[each]  # an interrupt kept that block from restoring it
             if callable(handler) and not isinstance(handler, _Holding):
                 holding.before[each] = handler
                 signal.signal(each, holding)
     try:
         yield holding.let_through
     finally:
+        holding.over = True
         for each, handler in holding.before.items():
-            current: object = signal.getsignal(each)
-            if current is holding:
-                signal.signal(each, handler)
+            current = signal.signal(each, handler)
+            if current is not holding:
+                signal.signal(each, current)  # the block has set another
         holding.let_through()

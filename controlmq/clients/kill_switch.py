@@ -16,7 +16,7 @@ import logging
 import math
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlmq.checks import above_zero, prefetch_count
 from controlmq.errors import InputError
@@ -29,9 +29,14 @@ FILE_VARIABLE = "CONTROLMQ_OFF_FILE"
 
 @dataclass(frozen=True)
 class Off:
-    """That consumers hold ``prefetch``; None stands for the one in force."""
+    """That consumers hold ``prefetch``; None stands for the one in force.
+
+    ``for_good`` says that it is the process's environment that says so, which nobody changes from
+    outside.
+    """
 
     prefetch: float | None
+    for_good: bool = field(default=False, compare=False)
 
     def whole(self, in_force: float) -> float:
         """The prefetch to hold: fractions would need held acks, so it is rounded up."""
@@ -44,10 +49,11 @@ def look() -> Off | None:
     off = None
     wrong = ""
     if text is not None:
+        for_good = name == VARIABLE
         try:
-            off = Off(_prefetch(text))
+            off = Off(_prefetch(text), for_good)
         except (InputError, ValueError):
-            off, wrong = Off(None), f" ({text.strip()[:20]!r} is not a prefetch above 0)"
+            off, wrong = Off(None, for_good), f" ({text.strip()[:20]!r} is not a prefetch above 0)"
     _notice(name, off, wrong)
     return off
 
@@ -87,7 +93,7 @@ def _notice(name: str, off: Off | None, wrong: str) -> None:
             return
         _noticed = off
     if off is None:
-        log.warning("%s is gone: consumers adapt again", name)
+        log.warning("%s was removed: consumers adapt again", name)
     else:
-        held = "the prefetch in force" if off.prefetch is None else f"prefetch {off.prefetch:g}"
-        log.warning("%s is there%s: every consumer holds %s and adapts no more", name, wrong, held)
+        kept = "the prefetch in force" if off.prefetch is None else f"prefetch {off.prefetch:g}"
+        log.warning("%s is set%s: consumers keep %s and do not adapt", name, wrong, kept)

@@ -217,7 +217,7 @@ class Consumer:
         """This many messages were acknowledged at once.
 
         Where nothing came and nothing was acknowledged for an interval before, the handler had
-        waited for so many, and would wait forever with a smaller window.
+        waited for that many messages, and would wait forever with a smaller window.
         """
         if self._stalled and count > self._least:
             self._least = count

@@ -238,7 +238,8 @@ class Core(Messages):
         if dry_since is not None and now - dry_since >= IDLE_AFTER_SECONDS:
             # Messages that wait here, behind those of another consumer, are not late.
             if not any(lane.waiting for lane in consumer.window.lanes):
-                self._send(consumer, consumer.window.rest(now), now)
+                with self.uninterrupted():
+                    self._send(consumer, consumer.window.rest(now), now)
         self._change_lanes(consumer, now)
         consumer.attend_at = self._attention_at(consumer, now)
         self._release_unless_cancelling(consumer, now)  # which may ask for attention again
@@ -254,13 +255,15 @@ class Core(Messages):
             return
         lane = consumer.barren_lane() or consumer.plan.saturated_lane(now)
         if lane is not None:
-            consumer.pending = lane
-            self.commands.append(CancelLanes((lane,)))
+            with self.uninterrupted():
+                consumer.pending = lane
+                self.commands.append(CancelLanes((lane,)))
             return
         size = consumer.plan.new_lane_size(now) if now >= consumer.grow_after else 0
         if size:
-            lane = consumer.pending = self._new_lane(consumer, size)
-            self.commands.append(OpenLane(lane))
+            with self.uninterrupted():
+                lane = consumer.pending = self._new_lane(consumer, size)
+                self.commands.append(OpenLane(lane))
 
     def _attention_at(self, consumer: Consumer, now: float) -> float:
         """When a consumer needs more than its acks released, if nothing happens before."""

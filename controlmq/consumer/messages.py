@@ -7,7 +7,8 @@ Everything that happens with every message is here, and so in one place;
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from controlmq.consumer.consumer import Consumer
@@ -52,13 +53,16 @@ class Messages:
         sends anything else meanwhile."""
         self._transaction: dict[int, bool] | None = None
         """What the transaction has answered, and whether by a refusal."""
+        self.uninterrupted: Callable[[], AbstractContextManager[object]] = nullcontext
+        """A context in which no interrupt comes. Several acks move from one book to another in it:
+        an interrupt in between would lose them all. With a single one it costs too much."""
 
     # Delivered
 
     def received(self, lane: Lane) -> None:
         """A message of ``lane`` has come to the client, which calls :meth:`delivered` later.
 
-        A client that hands over what it reads at once need not tell.
+        A client that hands over at once what it reads does not have to report it here.
         """
         lane.received += 1
         lane.waiting += 1
@@ -175,7 +179,8 @@ class Messages:
         if self._transaction is not None:
             self._ack_in_transaction(tag, multiple)
         elif multiple:
-            self._ack_up_to(tag, now)
+            with self.uninterrupted():
+                self._ack_up_to(tag, now)
         elif (lane := self.ledger.unacked.pop(tag, None)) is not None:
             consumer = lane.consumer
             window = consumer.window
@@ -269,7 +274,7 @@ class Messages:
 
     def recovered(self, now: float) -> None:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
-        for consumer in self.consumers.values():
+        for consumer in (*self.consumers.values(), *self.leaving):
             self._forget_gated(consumer, now)
         self._settle(list(self.ledger.unacked), now, refused=True)
         self.ledger.fetched.clear()
@@ -348,24 +353,29 @@ class Messages:
 
     def _release(self, consumer: Consumer, now: float) -> None:
         window = consumer.window
-        released = window.release(now)
+        released = window.release(now, several=False)
         if released:
             self._send(consumer, released, now)
+        if window.more:
+            with self.uninterrupted():
+                self._send(consumer, window.release(now), now)
         if window.held:
             due = window.deadline(now)
             if due < self.wake_at:
                 self.wake_at = due
 
     def _give_back(self, consumer: Consumer, now: float) -> None:
-        consumer.plan.stop_retiring()
-        self._send(consumer, consumer.window.drain(now), now)
+        with self.uninterrupted():
+            consumer.plan.stop_retiring()
+            self._send(consumer, consumer.window.drain(now), now)
 
     def give_back_due(self, by: float, now: float) -> None:
         """Release the acks whose time ends by then, because the user's code runs as long."""
         for consumer in self.consumers.values():
             if consumer.window.held:
-                consumer.plan.give_up_by(by)
-                self._send(consumer, consumer.window.release_due(by, now), now)
+                with self.uninterrupted():
+                    consumer.plan.give_up_by(by)
+                    self._send(consumer, consumer.window.release_due(by, now), now)
                 # Acks that are no longer kept for a lane may be due before the others.
                 self.wake_at = min(self.wake_at, consumer.window.deadline(now))
 
@@ -437,7 +447,8 @@ class Messages:
     def _make_frames(self) -> None:
         """Make frames of what is released, none of which includes what is still in the books."""
         if self.outbox:
-            self.verbatim = [*self.take_acks()]
+            with self.uninterrupted():
+                self.verbatim = [*self.take_acks()]
 
     def _settle(self, tags: list[int], now: float, refused: bool = False) -> None:
         """These are no longer unacknowledged at the broker."""

@@ -72,6 +72,8 @@ class Window:
         """Tokens that an ack was waiting for when the bucket got them."""
         self.spaced = False
         """Whether an ack that may go by the number of slots waits for its distance or token."""
+        self.more = False
+        """Whether further acks might have gone when :meth:`release` was to send one at most."""
         self._next_release = now
         self._waiting: deque[Held] = deque()
         self._kept = 0
@@ -160,9 +162,12 @@ class Window:
 
     # What to send
 
-    def release(self, now: float) -> list[Held]:
-        """The acks to send now, oldest first; they count as sent."""
+    def release(self, now: float, several: bool = True) -> list[Held]:
+        """The acks to send now, oldest first, perhaps one at most; they count as sent."""
         self._integrate(now)
+        self.more = not several and len(self._free) > 1
+        if self.more:
+            return []
         allowed = self._floor if self.error < -ROUNDING_SLOT_SECONDS else self._ceil
         waiting = self._waiting
         released, self._free = self._free, []
@@ -171,14 +176,19 @@ class Window:
         if self.idle:
             keep = 0
         self.spaced = False
+        paced = (self.spacing or self.bucket is not None) and not self.idle
         while len(waiting) > keep and waiting:
-            if (self.spacing or self.bucket is not None) and not self.idle:
+            if paced:
                 early = self.spacing and now < self._next_release
                 if self.bucket is not None:
                     early = early or now < self.bucket.ready_at
                 if early and len(waiting) <= most:
                     self.spaced = True
                     break
+            if released and not several:
+                self.more = True
+                break
+            if paced:
                 if self.spacing:
                     self._space(now)
                 if self.bucket is not None:
@@ -186,6 +196,9 @@ class Window:
                     self.bucket.take(now)
             released.append(waiting.popleft())
         while waiting and now >= waiting[0].since + self.max_hold:
+            if released and not several:
+                self.more = True
+                break
             released.append(waiting.popleft())
         if released:
             self._send(released)

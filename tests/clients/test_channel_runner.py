@@ -6,6 +6,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,6 +100,31 @@ def test_a_turn_that_is_interrupted_sets_its_timer_again(client: Client) -> None
         timer()
     assert client.timer is not None
     assert consumer.next_sample < math.inf
+
+
+def test_nothing_is_handed_over_once_the_user_has_cancelled(client: Client) -> None:
+    consumer = Consumer("tag", "queue", 4.0, Shape(window="lanes", interval=60), clock())
+    consumer.pace(1000.0, 4.0)
+    runner = client.runner
+    runner.subscribe(consumer)
+    (lane,) = consumer.window.lanes
+    handed_over: list[int] = []
+
+    def deliver(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handed_over.append(method.delivery_tag)
+        if len(handed_over) == 2:
+            client.open_lane = lambda lane: None  # type: ignore[method-assign]
+            runner.retarget(consumer, 8.0)
+            runner.wake(clock())
+            assert consumer.pending is not None, "the cancels wait for the answer to this lane"
+            runner.cancel(consumer)
+
+    for tag in range(1, 5):
+        method = SimpleNamespace(delivery_tag=tag)
+        runner.core.arrived(lane, tag, clock(), partial(deliver, None, method, None, b""))
+    assert client.timer is not None
+    client.timer()
+    assert handed_over == [1, 2]
 
 
 def test_acks_given_together_are_sent_together_however_long_handlers_take(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,31 @@ def test_a_file_that_can_no_longer_be_written_does_not_stop_the_consumer(
 def test_a_file_in_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         Health(tmp_path / "nowhere" / "healthy")
+
+
+def test_a_file_of_somebody_else_is_refused_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text("ok\n1,2,3\n")
+    with pytest.raises(InputError, match=r"orders\.csv: it is there and holds something else"):
+        Health(file)
+    assert file.read_text() == "ok\n1,2,3\n"
+
+
+@pytest.mark.parametrize("left", ["ok\n", ""], ids=["written", "just being written"])
+def test_a_file_that_a_killed_process_has_left_is_taken_over(tmp_path: Path, left: str) -> None:
+    file = tmp_path / "healthy"
+    file.write_text(left)
+    one = Health(file)
+    assert not file.exists()
+    one.beat()
+    assert file.read_text() == "ok\n"
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Is a directory"):
+        Health(tmp_path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="holds something else"):
+        Health(pipe)
+    assert pipe.exists()

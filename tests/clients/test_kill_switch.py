@@ -59,11 +59,11 @@ def test_each_change_is_logged_once(
         file.write_text(text) if text is not None else file.unlink()
         for _ in range(3):
             look()
-    held = f"{file} is there%s: every consumer holds %s and adapts no more"
+    kept = f"{file} is set%s: consumers keep %s and do not adapt"
     assert caplog.messages == [
-        held % (" ('many' is not a prefetch above 0)", "the prefetch in force"),
-        held % ("", "prefetch 3"),
-        f"{file} is gone: consumers adapt again",
+        kept % (" ('many' is not a prefetch above 0)", "the prefetch in force"),
+        kept % ("", "prefetch 3"),
+        f"{file} was removed: consumers adapt again",
     ]
 
 

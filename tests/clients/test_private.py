@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,9 @@ from pika.channel import Channel
 
 from controlmq.clients.pika import private
 from controlmq.errors import ControlmqError
+
+CONNECTION_NAMES = sorted({*private.CONNECTION_NAMES, *private.INNER_CONNECTION_NAMES})
+"""Of an asynchronous connection, by itself or inside a blocking one."""
 
 
 def refusal(missing: str) -> str:
@@ -56,22 +61,34 @@ def test_callbacks_without_their_stack_are_refused() -> None:
             private.check(channel)
 
 
-@pytest.mark.parametrize("name", private.CONNECTION_NAMES)
+@pytest.mark.parametrize("name", CONNECTION_NAMES)
 def test_a_connection_that_lacks_one_name_is_refused_where_it_is_used(name: str) -> None:
+    alone, inside = asynchronous(), asynchronous()
+    delattr(alone.connection, name)
+    delattr(inside.connection, name)
+    uses = ((alone, private.CONNECTION_NAMES), (blocking(inside), private.INNER_CONNECTION_NAMES))
+    for channel, used in uses:
+        refused = pytest.raises(ControlmqError, match=refusal(name))
+        with refused if name in used else nullcontext():
+            private.check(channel)
+
+
+@pytest.mark.parametrize("name", private.TRANSPORT_NAMES)
+def test_a_transport_that_lacks_one_name_is_refused(name: str) -> None:
     channel = asynchronous()
-    delattr(channel.connection, name)
+    delattr(channel.connection._transport, name)
     with pytest.raises(ControlmqError, match=refusal(name)):
         private.check(channel)
-    private.check(blocking(channel))  # has timers of its own
+    channel.connection._transport = None  # of a connection that is closed
+    private.check(channel)
 
 
 @pytest.mark.parametrize("name", private.BLOCKING_CONNECTION_NAMES)
 def test_a_blocking_connection_that_lacks_one_name_is_refused(name: str) -> None:
-    inner = asynchronous()
-    delattr(inner.connection, name)
+    channel = blocking()
+    delattr(channel.connection, name)
     with pytest.raises(ControlmqError, match=refusal(name)):
-        private.check(blocking(inner))
-    private.check(inner)
+        private.check(channel)
 
 
 @pytest.mark.parametrize("name", private.MODULE_NAMES)
@@ -94,16 +111,58 @@ def asynchronous() -> Any:
     """Something with every name that wrapping needs of an asynchronous channel."""
     channel = SimpleNamespace(**dict.fromkeys(private.ASYNCHRONOUS_NAMES))
     channel.callbacks = SimpleNamespace(_stack={})
-    connection = (*private.CONNECTION_NAMES, *private.BLOCKING_CONNECTION_NAMES)
-    channel.connection = SimpleNamespace(**dict.fromkeys(connection))
+    channel.connection = SimpleNamespace(**dict.fromkeys(CONNECTION_NAMES))
+    channel.connection._transport = SimpleNamespace(**dict.fromkeys(private.TRANSPORT_NAMES))
     return channel
 
 
 def blocking(inner: Any = None) -> Any:
-    """A blocking channel around ``inner``, without a connection."""
+    """A blocking channel around ``inner``, on something like a connection."""
     channel: Any = BlockingChannel.__new__(BlockingChannel)
     channel._impl = inner or asynchronous()
+    channel._connection = SimpleNamespace(**dict.fromkeys(private.BLOCKING_CONNECTION_NAMES))
     channel._pending_events = []
     channel._consumer_infos = {}
     channel._basic_consume_ok_result = None
     return channel
+
+
+def received(tag: str, number: int) -> Any:
+    """A message that pika has received for a consumer and not dispatched."""
+    method = SimpleNamespace(consumer_tag=tag, delivery_tag=number)
+    return blocking_connection._ConsumerDeliveryEvt(method, None, b"")
+
+
+def test_messages_of_a_lane_that_a_message_retires_are_dispatched_in_their_order() -> None:
+    channel: Any = SimpleNamespace(channel_number=1, connection=SimpleNamespace())
+    channel.connection._request_channel_dispatch = lambda number: None
+    arrived = [("mine", 1), ("lane-2", 2), ("other", 3), ("lane-2", 4), ("mine", 5)]
+    channel._pending_events = deque(received(tag, number) for tag, number in arrived)
+    dispatched: list[int] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        dispatched.append(method.delivery_tag)
+        if method.delivery_tag == 2:  # as when the wake in it finds the lane saturated
+            private.keep_pending(channel, "lane-2", None)
+            private.forget_consumers(channel, {"lane-2"})
+
+    channel._consumer_infos = {
+        tag: SimpleNamespace(on_message_callback=on_message) for tag in ("mine", "lane-2", "other")
+    }
+    assert private.dispatch_messages(channel, ["mine", "lane-2"])
+    assert dispatched == [1, 2, 4, 5]
+    assert [event.method.delivery_tag for event in channel._pending_events] == [3]
+
+
+def test_messages_of_a_consumer_that_a_message_cancels_are_not_dispatched() -> None:
+    channel: Any = SimpleNamespace(channel_number=1, connection=SimpleNamespace())
+    channel.connection._request_channel_dispatch = lambda number: None
+    channel._pending_events = deque(received("mine", number) for number in (1, 2, 3))
+    late: list[int] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        late.extend(private.forget_consumers(channel, {"mine"}))
+
+    channel._consumer_infos = {"mine": SimpleNamespace(on_message_callback=on_message)}
+    assert not private.dispatch_messages(channel, ["mine"])
+    assert late == [2, 3], "they go back to their queue"

@@ -37,6 +37,29 @@ def test_after_a_recover_no_frame_stands_for_several() -> None:
     assert list(core.take_acks()) == [Ack(tag, False) for tag in (3, 4, 5)]
 
 
+def test_after_a_recover_nothing_is_given_back_for_a_consumer_that_leaves() -> None:
+    core = Core()
+    consumer = Consumer("tag", "queue", 5.0, Shape(window="lanes"), 0.0)
+    consumer.pace(1.0, 1.0)
+    lane = core.subscribe(consumer, 0.0)
+    core.lane_opened(lane, 0.0)
+    for tag in (1, 2, 3):
+        core.arrived(lane, tag, 0.1, object())
+    assert core.hand_over(consumer, 0.1) is not None
+    core.retarget(consumer, 10.0, 0.2)
+    core.wake(0.2)
+    further = consumer.pending
+    assert further is not None, "the cancels wait until the broker has confirmed this lane"
+    core.cancel([consumer])
+    core.recovered(0.3)
+    assert not core.ledger.gated
+    core.lane_opened(further, 0.4)
+    for each in (lane, further):
+        core.lane_cancelled(each, 0.5)
+    assert core.leaving == []
+    assert core.take_returns() == [], "a second answer to a message would close the channel"
+
+
 def test_acks_of_a_cancelled_consumer_go_beside_those_of_a_new_one_of_its_tag() -> None:
     core = Core()
     first = subscribed(core)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import pika
@@ -11,7 +12,7 @@ import pytest
 
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.pika.blocking import BlockingAdapter
-from controlmq.clients.pika.private import give_up_later
+from controlmq.clients.pika.private import give_up_when
 from controlmq.clients.pika.wrap import wrap
 from controlmq.controllers.limits import Limits
 from tests.live.handled import left_in
@@ -110,15 +111,22 @@ def test_an_interrupt_while_nothing_comes_leaves_no_ack_behind(
 
 @pytest.fixture
 def interruptions(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Put in the name of a method: Ctrl-C comes when pika sends it next, for a further lane."""
+    """Put in the name of a method: Ctrl-C comes when pika has sent it next, for a further lane.
+
+    With "before" in front of the name, it comes before pika sends it.
+    """
     names: set[str] = set()
     send = pika.channel.Channel._send_method
 
     def interrupted(self: Any, method: Any, content: Any = None) -> None:
+        def interrupt_at(name: str) -> None:
+            if name in names and method_is_for_a_lane(method):
+                names.clear()
+                signal.raise_signal(signal.SIGINT)
+
+        interrupt_at(f"before {method.NAME}")
         send(self, method, content)
-        if method.NAME in names and method_is_for_a_lane(method):
-            names.clear()
-            signal.raise_signal(signal.SIGINT)
+        interrupt_at(method.NAME)
 
     monkeypatch.setattr(pika.channel.Channel, "_send_method", interrupted)
     return names
@@ -163,18 +171,47 @@ def test_an_interrupt_within_a_change_of_lanes_leaves_a_channel_that_can_be_stop
     assert sorted(set(handled)) == list(range(COUNT))
 
 
+def test_an_interrupt_while_held_acks_are_sent_leaves_none_behind(
+    broker: Broker, connection: Any, queue_name: str, interruptions: set[str]
+) -> None:
+    fill(broker.parameters, queue_name, COUNT)
+    held = handled = 0
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        nonlocal held, handled
+        handled += 1
+        consumer = channel.adaptive_consumers["mine"]
+        if int(body) == FAILS_AT:
+            held = consumer.held
+            consumer.prefetch = 50
+            interruptions.add("before Basic.Ack")
+        channel.basic_ack(method.delivery_tag)
+        if int(body) == SHRINKS_AT:
+            consumer.prefetch = 5
+
+    channel = wrap(connection.channel(), prefetch=50, window="lanes", interval=60)
+    channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+    with pytest.raises(KeyboardInterrupt):
+        channel.start_consuming()
+    assert held > 30
+    assert_all_acks_arrive(broker, queue_name, COUNT - handled)
+
+
+@pytest.mark.parametrize("moment", ["Tx.Commit", "before Tx.Commit"])
 def test_a_stop_after_an_interrupted_commit_ends(
-    broker: Broker, queue_name: str, interruptions: set[str]
+    broker: Broker, queue_name: str, interruptions: set[str], moment: str
 ) -> None:
     fill(broker.parameters, queue_name, COUNT)
     with connected(broker.parameters) as connection:
-        give_up_later(connection, 30, "the stop does not end")
+        until = time.monotonic() + 30
+        over = "the stop does not end"
+        give_up_when(connection, lambda: over if time.monotonic() > until else None, 1.0)
         channel = wrap(connection.channel(), prefetch=4, window="lanes", interval=60)
         channel.tx_select()
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             channel.basic_ack(method.delivery_tag)
-            interruptions.add("Tx.Commit")
+            interruptions.add(moment)
             channel.tx_commit()
 
         channel.basic_consume(queue_name, on_message, consumer_tag="mine")
@@ -183,6 +220,29 @@ def test_a_stop_after_an_interrupted_commit_ends(
         channel.stop_consuming()
         assert channel.consumer_tags == []
     assert left_in(broker, queue_name) == list(range(1, COUNT))
+
+
+def test_what_an_interrupted_commit_acknowledged_is_not_in_flight_any_more(
+    broker: Broker, queue_name: str, interruptions: set[str]
+) -> None:
+    fill(broker.parameters, queue_name, COUNT)
+    tags: list[int] = []
+    with connected(broker.parameters) as connection:
+        channel = wrap(connection.channel(), prefetch=2, window="lanes", interval=60)
+        channel.tx_select()
+        channel.basic_consume(
+            queue_name, lambda _, method, *__: tags.append(method.delivery_tag), consumer_tag="mine"
+        )
+        process_until(connection, lambda: len(tags) == 2, "the first have come")
+        for tag in tags:
+            channel.basic_ack(tag)
+        interruptions.add("Tx.Commit")
+        with pytest.raises(KeyboardInterrupt):
+            channel.tx_commit()
+        channel.tx_rollback()  # as a program does that did not see its commit succeed
+        process_until(connection, lambda: len(tags) == 4, "the next have come")
+        assert channel.adaptive_consumers["mine"].in_flight == 2
+    assert left_in(broker, queue_name) == list(range(2, COUNT))
 
 
 def test_a_message_that_an_interrupt_kept_from_the_handler_is_not_acknowledged(

@@ -18,6 +18,7 @@ from controlmq.clients.pika.service import Service
 from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.stopping import Stop
 from controlmq.controllers import Limits
+from controlmq.errors import ControlmqError
 from controlmq.loop import Sample, Step
 from tests.live.handled import assert_empty, left_in
 from tests.live.processes import Notes, command, ended, running, wait_for
@@ -142,6 +143,56 @@ def test_a_stop_does_not_wait_for_ever_for_a_broker_that_does_not_answer(
             code, errors = ended(process, signal.SIGTERM)
     assert (code, "did not answer within 5.5 s" in errors) == (75, True), errors
     assert set(notes.handled) | set(left_in(broker, queue_name)) == set(range(50))
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_subscription_that_is_not_answered(
+    broker: Broker, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, ended_by = Stop(), list[Exception]()
+
+    def stalled(*_: Any) -> None:
+        proxy.stall()
+        stop.ask()
+
+    def run() -> None:
+        try:
+            service.run()
+        except ControlmqError as error:
+            ended_by.append(error)
+
+    with broker.proxied() as proxy:
+        monkeypatch.setattr("controlmq.clients.pika.service.check_queue", stalled)
+        url = f"{proxied(broker.url, proxy)}?heartbeat=0"
+        service = Service([url], queue_name, print, stop=stop, grace=0, prefetch=1)
+        threading.Thread(target=run, daemon=True).start()
+        wait_until(lambda: ended_by, "it gives the connection up")
+    assert "did not answer within 5 s" in str(ended_by[0])
+
+
+def test_handlers_finish_when_it_stops_while_it_connects_again(
+    broker: Broker, queue_name: str, notes: Notes
+) -> None:
+    fill(broker.parameters, queue_name, 1)
+    (port,) = free_ports(1)
+    words = ["run", "--queue", queue_name, "--prefetch", "1", "--health-port", str(port)]
+    words += ["--handler", notes.handler("while not (folder / 'go').exists(): time.sleep(0.01)")]
+    with broker.proxied() as proxy:
+        url = proxied(broker.url, proxy)
+        with running(command(*words, url=url, cwd=notes.folder)) as process:
+            wait_for(process, lambda: notes.begun, "a handler is at work")
+            proxy.close()
+            wait_for(process, lambda: "connect" in answer(port), "the broker is missed")
+            process.send_signal(signal.SIGTERM)
+            wait_for(process, lambda: answer(port) == "stopping", "it is stopping")
+            (notes.folder / "go").touch()
+            code, errors = ended(process)
+    assert (code, notes.handled) == (0, [0]), errors
+
+
+def answer(port: int) -> str:
+    """What the health port says."""
+    found = answer_of(port)
+    return found[1] if found is not None else ""
 
 
 def test_a_second_signal_ends_it_at_once(broker: Broker, queue_name: str, notes: Notes) -> None:
@@ -468,8 +519,8 @@ def test_a_file_turns_every_consumer_to_a_fixed_prefetch_and_back(
         code, errors = ended(process, signal.SIGTERM)
     assert code == 0
     assert errors.splitlines() == [
-        f"{switch} is there: every consumer holds prefetch 9 and adapts no more",
-        f"{switch} is gone: consumers adapt again",
+        f"{switch} is set: consumers keep prefetch 9 and do not adapt",
+        f"{switch} was removed: consumers adapt again",
     ]
 
 
@@ -510,4 +561,4 @@ def test_a_variable_starts_consumers_as_plain_ones(broker: Broker, queue_name: s
     assert {(line["prefetch"], line["next_prefetch"], line["held"]) for line in lines} == {
         (7, 7, 0)
     }
-    assert "CONTROLMQ_OFF is there: every consumer holds prefetch 7" in errors
+    assert "CONTROLMQ_OFF is set: consumers keep prefetch 7 and do not adapt" in errors

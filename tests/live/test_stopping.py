@@ -6,13 +6,16 @@ its queue. Where every slot is filled, so that nothing is on its way, a stop add
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controlmq.clients.pika.wrap import wrap
+from tests.live.processes import Notes, command, ended, running
 from tests.testbed import Broker
 from tests.testbed.publishing import connected, delete_queue, fill
 
@@ -147,3 +150,37 @@ def test_the_end_of_a_consume_loop_adds_one_delivery_at_most(
         handled += growing.handled
     handled += handle_the_rest(broker, limited_queue)
     assert sorted(handled) == list(range(COUNT))
+
+
+QUICK_THEN_BLOCKED = """\
+handle.calls = getattr(handle, "calls", 0) + 1; time.sleep(0.2)
+    while handle.calls > 5 and not (folder / "go").exists(): time.sleep(0.01)"""
+"""The work of a handler: lanes are opened while messages come and go, and then it waits."""
+
+
+@pytest.mark.parametrize("workers", ["1", "4"])
+def test_a_service_that_is_stopped_and_started_again_and_again_drops_nothing(
+    broker: Broker, limited_queue: str, tmp_path: Path, workers: str
+) -> None:
+    fill(broker.parameters, limited_queue, COUNT)
+    notes = Notes(tmp_path)
+    words = ["run", "--queue", limited_queue, "--goal", "1000", "--prefetch", "40"]
+    words += ["--window", "lanes", "--max-held", "9", "--interval", "60", "--workers", workers]
+    words += ["--handler", notes.handler(QUICK_THEN_BLOCKED)]
+    for _ in range(STOPS):
+        (tmp_path / "go").unlink(missing_ok=True)
+        with running(command(*words, url=broker.url, cwd=tmp_path)) as process:
+            broker.management.wait_for_queue(
+                limited_queue,
+                lambda view: len(view.consumers) == 4 and view.messages_unacknowledged == 40,
+                "every slot of four lanes is filled",
+            )
+            process.send_signal(signal.SIGINT)
+            broker.management.wait_for_queue(
+                limited_queue, lambda view: not view.consumers, "its lanes are cancelled"
+            )
+            (tmp_path / "go").touch()
+            code, errors = ended(process)
+        assert code == 0, errors
+        assert sorted(notes.handled) == sorted(notes.begun)
+    assert sorted(notes.handled + handle_the_rest(broker, limited_queue)) == list(range(COUNT))

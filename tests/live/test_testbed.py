@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pika
 import pika.exceptions
 import pytest
 
-from tests.testbed import Broker, BrokerError, Proxy, start_broker, wait_until
+from tests.testbed import Broker, BrokerError, Proxy, installation, start_broker, wait_until
 from tests.testbed.broker import AMQP_URL, CHOSEN_BROKER, QUORUM_QUEUE_KEPT
 from tests.testbed.proxy import ROUND_TRIP
 from tests.testbed.proxy_process import EARLY
@@ -125,6 +126,23 @@ def test_without_any_broker_the_error_says_what_to_install(
     monkeypatch.setattr("tests.testbed.installation.installed", lambda: None)
     with pytest.raises(BrokerError, match="apt-get install rabbitmq-server"):
         start_broker().__enter__()
+
+
+@pytest.mark.parametrize(("version", "installed"), [("3.10", True), ("3.1", False), ("4.3", False)])
+def test_a_version_that_is_installed_is_not_made_again(
+    version: str, installed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "made"
+    for root, number in ((tmp_path / "machine", "3.10.8"), (folder, "9.9.9")):
+        (root / installation.SERVERS / f"rabbitmq_server-{number}" / "sbin").mkdir(parents=True)
+    scripts = installation._scripts
+    machine = tmp_path / "machine"
+    monkeypatch.setattr(
+        installation, "_scripts", lambda root: scripts(machine if root == Path("/") else root)
+    )
+    monkeypatch.setattr(installation, "made_by", lambda tool, version: str(folder))
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/epmd")
+    assert (installation.server_of(version).root == Path("/")) == installed
 
 
 # Its own view

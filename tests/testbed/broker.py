@@ -134,7 +134,7 @@ def start_broker(disposable: bool = False) -> Iterator[Broker]:
 def _choose(disposable: bool) -> Broker:
     # Imported here: both modules build on Broker.
     from tests.testbed.container import ContainerBroker, docker_answers
-    from tests.testbed.installation import installed, installed_in_folder, made_by
+    from tests.testbed.installation import installed, made_by, server_of
     from tests.testbed.node import NodeBroker
 
     url = os.environ.get(AMQP_URL)
@@ -146,7 +146,7 @@ def _choose(disposable: bool) -> Broker:
         if chosen.startswith(CONTAINER):
             image = made_by("rabbitmq-image", chosen.removeprefix(CONTAINER))
             return ContainerBroker(image)
-        return NodeBroker(installed_in_folder(chosen))
+        return NodeBroker(server_of(chosen))
     if docker_answers():
         return ContainerBroker()
     installation = installed()

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 from tests.testbed.broker import CHOSEN_BROKER, NOTHING_TO_START, BrokerError
-from tests.testbed.installation import Installation, installed, installed_in_folder
+from tests.testbed.installation import Installation, installed, server_of
 from tests.testbed.management import VHOST, wait_until
 from tests.testbed.node import Membership, NodeBroker, free_ports, listened_on
 
@@ -140,7 +140,7 @@ def start_cluster() -> Iterator[Cluster]:
 
 def _installation() -> Installation:
     if chosen := os.environ.get(CHOSEN_BROKER):
-        return installed_in_folder(chosen)
+        return server_of(chosen)
     found = installed()
     if found is None:
         raise BrokerError(NOTHING_TO_START)

@@ -58,8 +58,16 @@ def installed() -> Installation | None:
     return Installation(scripts, epmd)
 
 
-def installed_in_folder(version: str) -> Installation:
-    """The server of that version in a folder of its own, which is made where it is missing."""
+def server_of(version: str) -> Installation:
+    """A server of that version: the one that is installed, or one in a folder of its own.
+
+    The folder is made where it is missing.
+    """
+    here = _scripts(Path("/"))
+    if here is not None and _is_version(here, version):
+        found = installed()
+        assert found is not None
+        return found
     root = Path(made_by("rabbitmq-folder", version))
     scripts = _scripts(root)
     assert scripts is not None
@@ -82,6 +90,11 @@ def made_by(tool: str, version: str) -> str:
 def _scripts(root: Path) -> Path | None:
     found = (root / SERVERS).glob("rabbitmq_server-*/sbin")
     return max(found, key=_version, default=None)
+
+
+def _is_version(scripts: Path, version: str) -> bool:
+    """Whether it is some release of this version, such as 3.10.8 of 3.10."""
+    return ".".join(map(str, _version(scripts))).startswith(f"{version}.")
 
 
 def _version(scripts: Path) -> list[int]:

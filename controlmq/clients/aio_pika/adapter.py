@@ -40,6 +40,9 @@ class AioPikaAdapter:
         """As one piece."""
         self.outbox.put(*(spec.Basic.Ack(tag, multiple) for tag, multiple in acks))
 
+    def flush(self) -> None:
+        """The writer of the outbox does it."""
+
     def give_back(self, tags: Sequence[int]) -> None:
         """By nack: from RabbitMQ 4.3 on that does not count as a delivery that failed."""
         self.outbox.put(*(spec.Basic.Nack(tag, requeue=True) for tag in tags))

@@ -33,6 +33,9 @@ class CeleryAdapter:
         for tag, multiple in acks:
             send(spec.Basic.Ack, "Lb", (tag, multiple))
 
+    def flush(self) -> None:
+        """Everything is written when it is sent."""
+
     def give_back(self, tags: Sequence[int]) -> None:
         """By nack: from RabbitMQ 4.3 on that does not count as a delivery that failed."""
         for tag in tags:

@@ -43,8 +43,8 @@ class PikaAdapter:
         """The broker has cancelled a lane: cancel it too, at once.
 
         RabbitMQ 4.3 does not forget a consumer whose timeout it has reported before it is told.
-        Up to then messages come for it, of which pika would take no note. While the broker has a
-        commit to answer it allows no cancel; that of the whole consumer follows then.
+        Until then messages come for it, which pika would drop and never answer. While the broker
+        has a commit to answer it allows no cancel; that of the whole consumer follows then.
         """
         if self._channel._runner.core.commits:
             private.redirect(self._inner, tag, self.on_late_message)

@@ -41,6 +41,9 @@ class AsynchronousAdapter(PikaAdapter):
         for tag, multiple in acks:
             self._send(spec.Basic.Ack(tag, multiple))
 
+    def flush(self) -> None:
+        """pika's loop does it."""
+
     def open_lane(self, lane: Lane) -> None:
         """Both requests at once, so that no other comes between them."""
         channel = self._channel
@@ -236,7 +239,6 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
     def tx_commit(self, callback: Callback | None = None) -> None:
         """As pika's."""
         self._begin_transaction()
-        self._runner.core.committing()
         super().tx_commit(callback)
         self._runner.core.committed(clock())
 

@@ -11,6 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from controlmq.clients.channel_runner import clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.interrupts import held_interrupts
 from controlmq.clients.pika import private
 from controlmq.clients.pika.adapter import PikaAdapter
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
@@ -32,15 +33,14 @@ class BlockingAdapter(PikaAdapter):
 
     def __init__(self, channel: AdaptiveBlockingChannel) -> None:
         super().__init__(channel)
-        self._flush = private.flusher(channel)
+        self.flush = private.flusher(channel)
         self.dispatching = False
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
-        """One flush for all of them."""
+        """Buffered by pika."""
         self._check_open()
         for tag, multiple in acks:
             self._send(spec.Basic.Ack(tag, multiple))
-        self._flush()
 
     def open_lane(self, lane: Lane) -> None:
         """Both requests at once, so that no other comes between them."""
@@ -76,7 +76,7 @@ class BlockingAdapter(PikaAdapter):
 
     def write_now(self) -> None:
         """Wait until all of it is written."""
-        self._flush()
+        self.flush()
 
     def reports_cycle_end(self) -> bool:
         """While pika dispatches what it received."""
@@ -201,7 +201,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         self, channel: Any, method: Any, properties: Any, body: bytes
     ) -> None:
         self._runner.received(method.consumer_tag)
-        # pika has this method by heart, also when the channel is its own again.
+        # pika stored this bound method, so it also comes here when the channel is its own again.
         BlockingChannel._on_consumer_message_delivery(self, channel, method, properties, body)
 
     def _cancel_all(self) -> None:
@@ -357,18 +357,18 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     def tx_commit(self) -> Any:
         """As pika's."""
         self._begin_transaction()
-        core = self._runner.core
-        core.committing()
         answer = super().tx_commit()
-        core.committed(clock())
         self._runner.carry_out()
         self._runner.wake_if_due()
         return answer
 
     def _on_commit_ok(self, _frame: Any) -> None:
-        """Also of a commit whose wait was interrupted: a stop would wait for it without end."""
-        if self._runner.core.commits:  # else it was asked for before the channel was wrapped
-            self._runner.core.commit_answered(clock())
+        """Also of a commit whose wait was interrupted: what it answered for is answered."""
+        core = self._runner.core
+        if core.commits:  # else it was asked for before the channel was wrapped
+            with held_interrupts():
+                core.committed(clock())
+                core.commit_answered(clock())
 
     def tx_rollback(self) -> Any:
         """As pika's."""

@@ -12,6 +12,7 @@ from pika.exceptions import DuplicateConsumerTag
 from controlmq.clients.adapter import Adapter
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.interrupts import held_interrupts
 from controlmq.clients.pika import private
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
@@ -211,6 +212,11 @@ class AdaptivePikaChannel:
                 f"consumer {method.consumer_tag} would have no window: its basic_consume was "
                 "taken from the channel before that was wrapped; call the channel's own."
             )
+        if kind is spec.Tx.Commit:
+            with held_interrupts():  # or a stop would wait for the answer to what was not sent
+                self._runner.core.committing()
+                self._send(method, content)
+            return
         if kind is spec.Basic.Get and not (method.no_ack or self._fetching):
             self._runner.core.ledger.ordered = False  # its message will not be in the books
         if kind is spec.Basic.Nack or kind is spec.Basic.Reject:

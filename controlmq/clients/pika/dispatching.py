@@ -6,8 +6,10 @@ acks go on however long a handler takes.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
+from collections.abc import Hashable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, get_args
@@ -16,6 +18,7 @@ from pika.exceptions import AMQPError
 
 from controlmq.checks import not_negative
 from controlmq.clients.backoff import Backoff
+from controlmq.clients.handled import HandledMessages, key_of
 from controlmq.clients.health import Health
 from controlmq.clients.pika import private
 from controlmq.clients.pika.user_handler import Handler
@@ -26,9 +29,9 @@ from controlmq.errors import ControlmqError, InputError
 log = logging.getLogger("controlmq")
 
 OnError = Literal["stop", "requeue", "reject"]
-"""What a handler that raises means: stop the service; give the message back once, and reject it
-if it fails again; or reject it at once. A rejected message goes to the dead-letter exchange of
-its queue, and is dropped where there is none."""
+"""What a handler that raises means: stop the service; give the message back, and reject it if it
+fails here again or keeps coming back; or reject it at once. A rejected message goes to the
+dead-letter exchange of its queue, and is dropped where there is none."""
 
 SERVE_EVERY_SECONDS = 0.1
 """Seconds between looks at the connection, and at whether to stop, while nothing else happens."""
@@ -38,6 +41,11 @@ LAST_ANSWERS_SECONDS = 5.0
 
 REQUEUE_PAUSES_SECONDS = 1.0, 30.0
 """The first and the longest pause before a failed message is given back."""
+
+
+KEEPS_COMING_BACK_DELIVERIES = 10
+"""Deliveries before this one, by the count of a quorum queue, from which on a message that fails is
+rejected wherever it failed before. From RabbitMQ 4 on the queue itself rejects it after 20."""
 
 
 class HandlerError(ControlmqError):
@@ -71,15 +79,30 @@ class Dispatcher:
         self.failure: HandlerError | None = None
         self._out: set[Job] = set()
         """Messages that workers have."""
+        self._abandoned: set[Job] = set()
+        """Messages that workers still had when their connection was lost."""
         self._stop = stop
         self._health = health
         self._on_error = on_error
         self._finished: SimpleQueue[Job] = SimpleQueue()
         self._going_back: list[Job] = []
         """Messages for the queue: those that failed, and those that nobody has begun."""
+        self._failed = HandledMessages()
+        """Those that failed last."""
         self._pause = Backoff(*REQUEUE_PAUSES_SECONDS)
         self._failing = False
         self._workers = Workers(handler, workers, self._on_done)
+
+    def bound_stop(self, connection: Any) -> None:
+        """Once stopping is asked for, do not wait for ever for a broker that does not answer."""
+        most = self._grace + LAST_ANSWERS_SECONDS
+
+        def why() -> str | None:
+            since = self._stop.since
+            over = since is not None and time.monotonic() > since + most
+            return f"the broker did not answer within {most:g} s" if over else None
+
+        private.give_up_when(connection, why, SERVE_EVERY_SECONDS)
 
     def __call__(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         """pika's callback."""
@@ -87,7 +110,7 @@ class Dispatcher:
         job = Job(channel, method, properties, body)
         if self._stop.wanted:
             self._going_back.append(job)
-            self._stop_consuming(channel)
+            channel.stop_consuming()
             return
         self._out.add(job)
         self._workers.submit(job)
@@ -100,14 +123,7 @@ class Dispatcher:
             self._health.beat()
             if self._stop.wanted:
                 self._health.failed("stopping")
-                self._stop_consuming(channel)
-
-    def _stop_consuming(self, channel: Any) -> None:
-        """Cancel the consumers, and do not wait for ever for a broker that does not answer."""
-        most = self._grace + LAST_ANSWERS_SECONDS
-        why = f"the broker did not answer within {most:g} s"
-        private.give_up_later(channel.connection, most, why)
-        channel.stop_consuming()
+                channel.stop_consuming()
 
     def drain(self, channel: Any) -> None:
         """Once no consumer is left: finish what is at work, give back what is not begun.
@@ -116,9 +132,7 @@ class Dispatcher:
         """
         began = time.monotonic()
         self._health.failed("stopping" if self._stop.wanted else "cancelled by the broker")
-        for job in self._workers.take_back():
-            self._out.discard(job)
-            self._going_back.append(job)
+        self._take_back()
         self._give_back()
         while self._out:
             self._check_grace(began)
@@ -128,9 +142,22 @@ class Dispatcher:
 
     def forget(self) -> None:
         """The connection is gone, and the broker has put back what was out."""
-        self._workers.take_back()
+        never_begun = self._workers.take_back()
+        at_work = self._out.union(self._abandoned).difference(never_begun)
+        self._abandoned = {job for job in at_work if not job.done}
         self._out.clear()
         self._going_back.clear()
+
+    def finish(self) -> None:
+        """Wait for handlers that are still at work though their connection is gone.
+
+        :class:`GraceOverError` if they take longer than ``grace`` seconds.
+        """
+        began = time.monotonic()
+        self._health.failed("stopping")
+        while any(not job.done for job in self._abandoned):
+            self._check_grace(began)
+            time.sleep(SERVE_EVERY_SECONDS)
 
     def end(self) -> None:
         """Let the workers go."""
@@ -153,6 +180,10 @@ class Dispatcher:
                 finished = self._finished.get(timeout=SERVE_EVERY_SECONDS)
             except Empty:
                 self.look(job.channel)
+                if self._stop.wanted:
+                    self._take_back()
+                    if job in self._going_back:
+                        return  # the worker is busy with a message of a connection that is lost
                 self._check_grace()
                 job.channel.connection.process_data_events(0)
                 if job.channel.is_open:
@@ -163,16 +194,23 @@ class Dispatcher:
     def _check_grace(self, began: float | None = None) -> None:
         """Stopping, or what began then, must not take longer than is allowed."""
         since = self._stop.since or began
-        if since is not None and time.monotonic() > since + self._grace:
+        at_work = sum(not job.done for job in (*self._out, *self._abandoned))
+        if at_work and since is not None and time.monotonic() > since + self._grace:
             raise GraceOverError(
-                f"{len(self._out)} of the handlers were still at work after {self._grace:g} s of "
-                "grace; their messages go back to the queue."
+                f"{at_work} of the handlers were still at work after {self._grace:g} s of grace; "
+                "their messages are delivered again."
             )
 
     def _settle_finished(self) -> None:
         with suppress(Empty):
             while True:
                 self._settle(self._finished.get_nowait())
+
+    def _take_back(self) -> None:
+        """What no worker has begun goes back to the queue."""
+        for job in self._workers.take_back():
+            self._out.discard(job)
+            self._going_back.append(job)
 
     # Answers to the broker
 
@@ -186,7 +224,7 @@ class Dispatcher:
             job.channel.basic_ack(job.method.delivery_tag)
         elif self._on_error == "stop":
             self._stop_for(job)
-        elif self._on_error == "requeue" and not job.method.redelivered:
+        elif self._on_error == "requeue" and not self._failed_before(job):
             self._requeue_later(job)
         else:
             self._log(job, "it goes to the dead-letter exchange, or is dropped if there is none")
@@ -202,7 +240,19 @@ class Dispatcher:
             )
         self.look(job.channel)
 
+    def _failed_before(self, job: Job) -> bool:
+        """Whether it has failed here before, or keeps coming back.
+
+        That it was delivered before says neither: so is every message in flight when a connection
+        is lost, and what goes back when a consumer stops.
+        """
+        if not job.method.redelivered:
+            return False
+        count = (job.properties.headers or {}).get("x-delivery-count", 0)
+        return _identity(job) in self._failed or count >= KEEPS_COMING_BACK_DELIVERIES
+
     def _requeue_later(self, job: Job) -> None:
+        self._failed.add(_identity(job))
         pause = self._pause.pause()
         self._log(job, f"it goes back to the queue in {pause:.1f} s, and is rejected next time")
         self._going_back.append(job)
@@ -229,6 +279,11 @@ class Dispatcher:
             exc_info=None if self._failing else job.error,
         )
         self._failing = True
+
+
+def _identity(job: Job) -> Hashable:
+    """What tells a message apart from others that fail: its id or, where it has none, its body."""
+    return key_of(job.properties) or hashlib.blake2b(job.body, digest_size=16).digest()
 
 
 def _said(job: Job) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -36,6 +36,7 @@ MODULE_NAMES = (
     "_ConsumerDeliveryEvt",
     "_ConsumerCancellationEvt",
     "BlockingConnection._acquire_event_dispatch",
+    "BlockingConnection._request_channel_dispatch",
 )
 ASYNCHRONOUS_NAMES = (
     "_raise_if_not_open",
@@ -51,19 +52,28 @@ CONNECTION_NAMES = (
     "_adapter_add_callback_threadsafe",
     "_transport",
 )
-BLOCKING_CONNECTION_NAMES = ("_terminate_stream",)
+TRANSPORT_NAMES = ("_on_socket_writable",)
+BLOCKING_CONNECTION_NAMES = ("_impl",)
+INNER_CONNECTION_NAMES = ("_adapter_call_later", "_adapter_remove_timeout", "_terminate_stream")
+"""Of the connection that a blocking one is made of."""
 
 
 def check(channel: Any) -> None:
     """Refuse a pika whose inside is not the one we know."""
     blocking = isinstance(channel, BlockingChannel)
-    missing = [name for name in BLOCKING_NAMES if blocking and not hasattr(channel, name)]
+    missing = _missing(channel, BLOCKING_NAMES if blocking else ())
     if not missing:
         inner = asynchronous(channel)
-        missing = [name for name in ASYNCHRONOUS_NAMES if not hasattr(inner, name)]
+        missing = _missing(inner, ASYNCHRONOUS_NAMES)
     if not missing:
-        connection = BLOCKING_CONNECTION_NAMES if blocking else CONNECTION_NAMES
-        missing = [name for name in connection if not hasattr(inner.connection, name)]
+        if blocking:
+            missing = _missing(channel.connection, BLOCKING_CONNECTION_NAMES)
+            missing += _missing(inner.connection, INNER_CONNECTION_NAMES)
+        else:
+            missing = _missing(inner.connection, CONNECTION_NAMES)
+            transport = getattr(inner.connection, "_transport", None)
+            if transport is not None:  # the connection is not closed
+                missing += _missing(transport, TRANSPORT_NAMES)
         if not hasattr(inner.callbacks, "_stack"):
             missing.append("callbacks._stack")
     missing += [name for name in MODULE_NAMES if not _has(blocking_connection, name)]
@@ -72,6 +82,10 @@ def check(channel: Any) -> None:
             f"pika {pika.__version__} has no {', '.join(missing)}, which wrapping needs; install "
             f"a pika that was tested with it: {TESTED_VERSIONS}."
         )
+
+
+def _missing(owner: Any, names: Iterable[str]) -> list[str]:
+    return [name for name in names if not hasattr(owner, name)]
 
 
 def _has(module: Any, name: str) -> bool:
@@ -268,11 +282,24 @@ def dispatch_messages(channel: Any, tags: Collection[str]) -> bool:
 
     Returns whether others that it has received wait longer.
     """
-    taken = _take_pending(channel, tags, blocking_connection._ConsumerDeliveryEvt)
-    for event in taken:
-        consumer = channel._consumer_infos[event.method.consumer_tag]
-        consumer.on_message_callback(channel, event.method, event.properties, event.body)
-    return bool(taken and channel._pending_events)
+    dispatched = False
+    # One by one: what a callback does may change how the others are dispatched, or take them away.
+    while (event := _first_message(channel, tags)) is not None:
+        channel._pending_events.remove(event)
+        dispatched = True
+        if type(event) is KeptDelivery:
+            event.dispatch()
+        else:
+            consumer = channel._consumer_infos[event.method.consumer_tag]
+            consumer.on_message_callback(channel, event.method, event.properties, event.body)
+    return bool(dispatched and channel._pending_events)
+
+
+def _first_message(channel: Any, tags: Collection[str]) -> Any:
+    """The message that came first for these consumers, cancelled or not; None if there is none."""
+    kinds = (blocking_connection._ConsumerDeliveryEvt, KeptDelivery)
+    messages = (event for event in channel._pending_events if type(event) in kinds)
+    return next((event for event in messages if event.method.consumer_tag in tags), None)
 
 
 def _take_pending(channel: Any, tags: Collection[str], kind: type) -> list[Any]:
@@ -341,14 +368,22 @@ def cancel_timer(channel: Any, timer: object) -> None:
     channel.connection._adapter_remove_timeout(timer)
 
 
-def give_up_later(connection: Any, delay: float, why: str) -> None:
-    """End a blocking connection in so many seconds, as if it was lost, unless it ends before.
+def give_up_when(connection: Any, why: Callable[[], str | None], every: float) -> None:
+    """End a blocking connection, as if it was lost, as soon as ``why`` returns a reason.
 
-    Also where it waits for an answer of the broker: its own timers do not fire there.
+    That is asked every ``every`` seconds, also while the connection waits for an answer of the
+    broker: its own timers do not fire then.
     """
     inner = connection._impl
-    error = AMQPConnectionError(why)
-    inner.ioloop.call_later(delay, lambda: inner._terminate_stream(error))
+
+    def look() -> None:
+        reason = why()
+        if reason is None:
+            inner.ioloop.call_later(every, look)
+        else:
+            inner._terminate_stream(AMQPConnectionError(reason))
+
+    inner.ioloop.call_later(every, look)
 
 
 def take_cancel_callbacks(channel: Any) -> list[Callable[..., Any]]:
@@ -397,9 +432,10 @@ def watch_lost_lanes(channel: Any, lost: Callable[[str], None]) -> Callable[[], 
 def watch_blocking(
     channel: Any, blocked: Callable[..., Any], unblocked: Callable[..., Any]
 ) -> Callable[[], None]:
-    """Call these as soon as the broker's word of it is read; returns what ends that.
+    """Call these as soon as the broker is read to block the connection, or to end that.
 
-    A blocking connection would call them only once its callbacks have returned.
+    Returns what ends the watch. A blocking connection would call them only once its callbacks have
+    returned.
     """
     callbacks = channel.connection.callbacks
     watched = ((spec.Connection.Blocked, blocked), (spec.Connection.Unblocked, unblocked))

@@ -116,6 +116,13 @@ class Service:
         try:
             while not self.stop.wanted:
                 self._consume_until_lost()
+            self._dispatcher.finish()
+        except GraceOverError as over:
+            raise self._dispatcher.failure or UnfinishedError(str(over)) from None
+        except ControlmqError:
+            with suppress(GraceOverError):
+                self._dispatcher.finish()
+            raise
         finally:
             self._dispatcher.end()
             self._health.close()
@@ -166,6 +173,9 @@ class Service:
     def _consume(self, connection: Any) -> None:
         """Until stopped; raises when the connection is lost or the consumer is cancelled."""
         try:
+            self._dispatcher.bound_stop(connection)
+            if self.stop.wanted:
+                return  # connecting may have taken long
             if self._consumer is None:
                 check_queue(connection, self._queue)
             channel = self._subscribe(connection)

@@ -1,0 +1,239 @@
+"""A service: what it does without its connection, and what becomes of messages that fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pika.exceptions import AMQPError
+
+from controlmq.clients.health import Health
+from controlmq.clients.pika.dispatching import (
+    KEEPS_COMING_BACK_DELIVERIES,
+    LAST_ANSWERS_SECONDS,
+    Dispatcher,
+)
+from controlmq.clients.pika.service import Service, UnfinishedError
+from controlmq.clients.stopping import Stop
+from controlmq.clients.workers import Job
+from tests.testbed import wait_until
+
+
+class LosingService(Service):
+    """Loses its connection while a handler is at work, and is asked to stop before the next."""
+
+    def __init__(self, handler: Callable[[bytes, Any], object], **settings: Any) -> None:
+        super().__init__(["amqp://localhost"], "orders", handler, prefetch=1, **settings)
+        self.begun = threading.Event()
+
+    def _connect(self) -> Any:
+        return None
+
+    def _consume(self, connection: Any) -> None:
+        self._consumer = SimpleNamespace(plant=SimpleNamespace(pending=None))  # type: ignore[assignment]
+        job = Job(SimpleNamespace(is_open=False), None, None, b"")
+        self._dispatcher._out.add(job)
+        self._dispatcher._workers.submit(job)
+        assert self.begun.wait(60)
+        self._dispatcher.forget()
+        raise AMQPError("lost")
+
+    def _wait(self, why: str) -> None:
+        self.stop.ask()
+
+
+@pytest.fixture
+def stopping() -> Iterator[threading.Event]:
+    """Lets handlers finish, at the end of the test at the latest."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_stop_without_a_connection_waits_for_handlers_at_work(stopping: threading.Event) -> None:
+    health = Health()
+    finished: list[bytes] = []
+
+    def handle(body: bytes, properties: Any) -> None:
+        service.begun.set()
+        stopping.wait(60)
+        finished.append(body)
+
+    def let_it_finish() -> None:
+        wait_until(lambda: health.trouble() == "stopping", "it waits for its handlers")
+        stopping.set()
+
+    service = LosingService(handle, health=health, grace=60)
+    other = threading.Thread(target=let_it_finish, daemon=True)
+    other.start()
+    service.run()
+    assert finished == [b""]
+
+
+def test_a_stop_without_a_connection_waits_no_longer_than_the_grace(
+    stopping: threading.Event,
+) -> None:
+    def handle(body: bytes, properties: Any) -> None:
+        service.begun.set()
+        stopping.wait(60)
+
+    service = LosingService(handle, grace=0)
+    with pytest.raises(UnfinishedError, match="1 of the handlers were still at work after 0 s"):
+        service.run()
+
+
+class Channel:
+    """A channel whose consumer is asked to stop while it waits for a handler."""
+
+    is_open = True
+    consumer_tags = ("mine",)
+
+    def __init__(self, stop: Stop) -> None:
+        self.given_back: list[int] = []
+        self.connection = SimpleNamespace(process_data_events=lambda _: stop.ask())
+
+    def stop_consuming(self) -> None:
+        self.consumer_tags = ()
+
+    def give_back_due(self) -> None:
+        pass
+
+    def basic_nack(self, tag: int, requeue: bool) -> None:
+        self.given_back.append(tag)
+
+
+def test_what_waits_behind_a_message_of_a_lost_connection_goes_back(
+    stopping: threading.Event,
+) -> None:
+    begun = threading.Event()
+
+    def handle(body: bytes, properties: Any) -> None:
+        begun.set()
+        stopping.wait(60)
+
+    stop = Stop()
+    dispatcher = Dispatcher(handle, stop, Health(), grace=60)
+    dispatcher._workers.submit(Job(SimpleNamespace(is_open=False), None, None, b""))
+    assert begun.wait(60)
+    channel = Channel(stop)
+    dispatcher(channel, SimpleNamespace(delivery_tag=7), None, b"")
+    dispatcher.drain(channel)
+    assert channel.given_back == [7]
+    dispatcher.end()
+
+
+class Loop:
+    """The loop inside a blocking connection, with a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.timers: list[Callable[[], None]] = []
+        self.ended_by: Exception | None = None
+        self.ioloop = SimpleNamespace(call_later=lambda delay, call: self.timers.append(call))
+
+    def _terminate_stream(self, error: Exception) -> None:
+        self.ended_by = error
+
+    def go_round(self) -> None:
+        timers, self.timers = self.timers, []
+        for timer in timers:
+            timer()
+
+
+def test_a_broker_that_does_not_answer_bounds_a_stop_from_the_first_moment_on() -> None:
+    stop, loop = Stop(), Loop()
+    dispatcher = Dispatcher(lambda body, properties: None, stop, Health(), grace=3)
+    dispatcher.bound_stop(SimpleNamespace(_impl=loop))
+    loop.go_round()
+    stop.ask()
+    assert stop.since is not None
+    loop.go_round()
+    assert loop.ended_by is None
+    stop.since -= 3 + LAST_ANSWERS_SECONDS
+    loop.go_round()
+    assert str(loop.ended_by) == "the broker did not answer within 8 s"
+    assert loop.timers == []
+    dispatcher.end()
+
+
+class Answers:
+    """A channel that notes what becomes of a message, and whose timers fire at once."""
+
+    is_open = True
+    consumer_tags = ("mine",)
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.connection = SimpleNamespace(
+            call_later=lambda delay, call: call(), process_data_events=lambda _: None
+        )
+
+    def give_back_due(self) -> None:
+        pass
+
+    def basic_ack(self, tag: int) -> None:
+        self.given.append("ack")
+
+    def basic_nack(self, tag: int, requeue: bool) -> None:
+        self.given.append("back")
+
+    def basic_reject(self, tag: int, requeue: bool) -> None:
+        self.given.append("rejected")
+
+
+def failing() -> Dispatcher:
+    """Gives back what fails, and its handler fails with everything."""
+
+    def handle(body: bytes, properties: Any) -> None:
+        raise ValueError(body)
+
+    return Dispatcher(handle, Stop(), Health(), on_error="requeue", grace=60)
+
+
+def answer_to(
+    dispatcher: Dispatcher,
+    body: bytes,
+    *,
+    redelivered: bool,
+    message_id: str | None = None,
+    count: int = 0,
+) -> str:
+    """What becomes of a message whose handler fails."""
+    channel = Answers()
+    headers = {"x-delivery-count": count} if count else None
+    properties = SimpleNamespace(message_id=message_id, headers=headers)
+    method = SimpleNamespace(delivery_tag=1, redelivered=redelivered)
+    dispatcher(channel, method, properties, body)
+    (given,) = channel.given
+    return given
+
+
+@pytest.mark.parametrize("message_id", [None, "order-7"])
+def test_a_message_is_rejected_when_it_fails_again(message_id: str | None) -> None:
+    dispatcher = failing()
+    first = answer_to(dispatcher, b"7", redelivered=False, message_id=message_id)
+    again = answer_to(dispatcher, b"7", redelivered=True, message_id=message_id)
+    assert (first, again) == ("back", "rejected")
+
+
+@pytest.mark.parametrize("message_id", [None, "order-7"])
+def test_a_message_that_was_delivered_before_and_never_failed_is_not_rejected(
+    message_id: str | None,
+) -> None:
+    dispatcher = failing()
+    assert answer_to(dispatcher, b"8", redelivered=False) == "back"
+    # As after a lost connection, or a stop of the consumer before.
+    assert answer_to(dispatcher, b"7", redelivered=True, message_id=message_id, count=3) == "back"
+
+
+def test_a_further_message_with_the_same_body_is_not_rejected() -> None:
+    dispatcher = failing()
+    assert [answer_to(dispatcher, b"7", redelivered=False) for _ in range(2)] == ["back"] * 2
+
+
+def test_a_message_that_keeps_coming_back_is_rejected_in_a_process_that_has_not_seen_it() -> None:
+    count = KEEPS_COMING_BACK_DELIVERIES
+    assert answer_to(failing(), b"7", redelivered=True, count=count - 1) == "back"
+    assert answer_to(failing(), b"7", redelivered=True, count=count) == "rejected"
