@@ -10,7 +10,7 @@ import pytest
 from controlmq.cli.main import main
 from controlmq.loop import Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, run_trial
-from simulator.studies.tournament.peers import envoy, gradient2, hpa, on_off, vegas
+from simulator.studies.tournament.peers import envoy, gradient2, hpa, on_off, spark_rate, vegas
 from simulator.studies.tournament.plan import Plan, best_variants, table_of
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
@@ -65,6 +65,37 @@ def test_peers_are_their_formulas() -> None:
     law = vegas()
     assert law(sample(100, 200, 0.1), 1) == 102
     assert law(sample(100, 200, 0.2), 1) == 98
+
+
+SPARK_VARIANTS = {
+    # The batches: 400/s processed, then 300/s processed after 0.5 s of waiting, so the error is
+    # 100/s and what waits 150/s: 400 - 100 - 0.2 * 150 = 270/s.
+    (): 15 * 270 / 300,
+    # 400 - 0.5 * 100 - 0.2 * 150 = 320/s, above the goal.
+    (("proportional", 0.5),): 15.0,
+    # 400 - 100 - 150 = 150/s.
+    (("integral", 1.0),): 7.5,
+    # The error has grown by 100/s in a second: 400 - 100 - 30 - 0.1 * 100 = 260/s.
+    (("derivative", 0.1),): 13.0,
+    (("least", 280.0),): 14.0,
+}
+
+
+@pytest.mark.parametrize("chosen", SPARK_VARIANTS)
+def test_spark_takes_the_lower_of_its_estimate_and_the_goal(
+    chosen: tuple[tuple[str, float], ...],
+) -> None:
+    law = spark_rate(**dict(chosen))
+    first = Sample(1, 1.0, 1.0, 10.0, 200, busy=0.5)
+    assert law(first, 300.0) == 15.0  # no estimate yet: 10 * 300 / 200
+    second = Sample(2, 2.0, 1.0, 15.0, 300, busy=1.0, buffer_time=0.5)
+    assert law(second, 300.0) == pytest.approx(SPARK_VARIANTS[chosen])
+
+
+def test_spark_waits_for_a_batch_that_has_messages() -> None:
+    law = spark_rate()
+    assert law(Sample(1, 1.0, 1.0, 10.0, 0, busy=0.0), 300.0) == 10.0
+    assert law(Sample(2, 2.0, 1.0, 10.0, 200, busy=0.5), 300.0) == 15.0
 
 
 def test_the_service_of_vector_slows_down_as_its_tests_say() -> None:

@@ -187,7 +187,7 @@ RATE = [
     Entry("hpa", _peer(peers.hpa), "adaptive-moms", [{}, {"tolerance": 0.05}, {"tolerance": 0.1}]),
     Entry("astar", _peer(peers.astar), "adaptive-moms", [{}, {"band": 0.02}, {"band": 0.05}]),
     Entry("fuzzy", _peer(peers.fuzzy), "adaptive-moms", [{}, {"scale": 4.0}, {"scale": 16.0}]),
-    Entry("spark", _peer(peers.spark_rate), "Spark", [{}, {"least": 10.0}, {"least": 1.0}]),
+    Entry("spark", _peer(peers.spark_rate), "Spark", [{}, {"least": 1.0}, {"integral": 1.0}]),
 ]
 
 LEAST = [

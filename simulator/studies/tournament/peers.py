@@ -20,6 +20,9 @@ MOMS = Limits(1.0, 100.0)
 LIMITER = Limits(1.0, 1000.0)
 """Limits of the concurrency limiters."""
 
+RECEIVER = Limits(0.1, 1000.0)
+"""Limits of Spark's law, which knows of rates only: those of ours."""
+
 Law = Callable[[Sample, float], float]
 
 
@@ -178,21 +181,64 @@ def fuzzy(scale: float = 1.0) -> Controller:
     return whole(law)
 
 
-def spark_rate(least: float = 100.0) -> Controller:
-    """Spark's PIDRateEstimator (1, 0.2, 0) as a rate, carried out as ``u`` times its ratio."""
-    rate: float | None = None
+class PIDRateEstimator:
+    """Spark Streaming's estimate of the rate that its executors can process, with its defaults.
+
+    A batch was processed at the rate ``P`` and had waited for ``B`` seconds before::
+
+        error = rate - P
+        rate <- max(rate - proportional error - integral B P / interval
+                    - derivative (error - last error) / (time since), least)
+
+    The first batch only starts it, at its ``P``.
+    """
+
+    def __init__(
+        self, proportional: float, integral: float, derivative: float, least: float
+    ) -> None:
+        self.proportional, self.integral = proportional, integral
+        self.derivative, self.least = derivative, least
+        self._rate: float | None = None
+        self._error = self._time = 0.0
+
+    def __call__(
+        self, time: float, processed: float, waited: float, interval: float
+    ) -> float | None:
+        """The rate for the next batch, messages/second; None after the first one."""
+        since, self._time = time - self._time, time
+        if self._rate is None:
+            self._rate = processed
+            return None
+        error = self._rate - processed
+        change = self.proportional * error + self.integral * waited * processed / interval
+        change += self.derivative * (error - self._error) / since
+        self._rate, self._error = max(self._rate - change, self.least), error
+        return self._rate
+
+
+def spark_rate(
+    proportional: float = 1.0, integral: float = 0.2, derivative: float = 0.0, least: float = 100.0
+) -> Controller:
+    """Spark's :class:`PIDRateEstimator`, with the goal as the most that may be received.
+
+    A sample is a batch: the time for which handlers were busy is what it took to process, so
+    ``P = y / busy``, and the time in the buffer is what it waited. The goal is Spark's
+    ``spark.streaming.receiver.maxRate``, so messages are to come at ``min(estimate, goal)``, and
+    the prefetch becomes ``u min(estimate, goal) / y``, which need not be whole. While handlers can
+    do the goal, the estimate is above it and has no say; where they cannot, it takes back the
+    prefetch that only makes messages wait.
+    """
+    estimator = PIDRateEstimator(proportional, integral, derivative, least)
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal rate
-        if not sample.arrivals:
+        if not sample.arrivals or not sample.busy:
             return sample.prefetch
-        if rate is None:
-            rate = sample.rate
-        backlog = sample.buffer_time * sample.rate / sample.interval
-        rate = max(rate - (rate - min(goal, sample.rate)) - 0.2 * backlog, min(least, goal))
-        return sample.prefetch * min(max(goal, rate) / sample.rate, 2.0)
+        processed = sample.rate / sample.busy
+        estimate = estimator(sample.time, processed, sample.buffer_time, sample.interval)
+        wanted = goal if estimate is None else min(estimate, goal)
+        return RECEIVER.clamp(sample.prefetch * wanted / sample.rate)
 
-    return whole(law)
+    return law
 
 
 # Concurrency limiters: the least that loses no throughput. W is the time of a message here, the
