@@ -10,7 +10,16 @@ import pytest
 from controlmq.cli.main import main
 from controlmq.loop import Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, run_trial
-from simulator.studies.tournament.peers import envoy, gradient2, hpa, on_off, spark_rate, vegas
+from simulator.studies.tournament.peers import (
+    envoy,
+    gain_scheduled,
+    gradient2,
+    hpa,
+    incremental,
+    on_off,
+    spark_rate,
+    vegas,
+)
 from simulator.studies.tournament.plan import Plan, best_variants, table_of
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
@@ -65,6 +74,24 @@ def test_peers_are_their_formulas() -> None:
     law = vegas()
     assert law(sample(100, 200, 0.1), 1) == 102
     assert law(sample(100, 200, 0.2), 1) == 98
+
+
+def test_incremental_laws_keep_the_fraction_that_rounding_takes_from_the_prefetch() -> None:
+    law = incremental()
+    # 10 - 0.0016 * 50 + 0.006 * 50 = 10.22, then 0.3 more with each sample that stays there.
+    assert [law(sample(10, 350, 0.1), 400) for _ in range(3)] == [10, 11, 11]
+    assert law(sample(11, 400, 0.1), 400) == 11  # 10.82 + 0.0016 * 50 = 10.9
+
+
+def test_gain_scheduling_has_one_last_error_for_both_gains() -> None:
+    law = gain_scheduled()
+    # 250/s is above a quarter of the goal: 10 + 2 * (-0.0016 * 250 + 0.006 * 250) = 12.2.
+    assert law(sample(10, 150, 0.1), 400) == 12
+    # 50/s is not, and the error fell by 200/s: 12.2 + 0.0016 * 200 + 0.006 * 50 = 12.82. With a
+    # last error of its own it would be 12.2 - 0.0016 * 50 + 0.006 * 50 = 12.42.
+    assert law(sample(12, 350, 0.1), 400) == 13
+    # 200/s is, and the error grew by 150/s: 12.82 + 2 * (-0.0016 * 150 + 0.006 * 200) = 14.74.
+    assert law(sample(13, 200, 0.1), 400) == 15
 
 
 SPARK_VARIANTS = {

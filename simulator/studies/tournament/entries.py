@@ -180,9 +180,9 @@ RATE = [
     Entry("incremental", _moms(peers.incremental), "adaptive-moms", _gains([1.0])),
     Entry(
         "gain scheduling",
-        _peer(peers.gain_scheduled),
+        _moms(peers.gain_scheduled),
         "adaptive-moms",
-        [{}, {"share": 0.1}, {"share": 0.5}],
+        [{}, {"share": 0.1}, {"share": 0.5}, {"scale": 1.0}],
     ),
     Entry("hpa", _peer(peers.hpa), "adaptive-moms", [{}, {"tolerance": 0.05}, {"tolerance": 0.1}]),
     Entry("astar", _peer(peers.astar), "adaptive-moms", [{}, {"band": 0.02}, {"band": 0.05}]),

@@ -116,25 +116,34 @@ def error_squared_proportional(gain: float = 1.0) -> Controller:
 
 
 def incremental(gain: float = 1.0, kp: float = -0.0016, ki: float = 0.006) -> Controller:
-    """``u + Kp de + Ki e``."""
-    last: float | None = None
+    """``out <- out + Kp de + Ki e``, where ``e`` is 0 before the first sample.
+
+    The prefetch is ``out`` rounded; ``out`` keeps its fraction, so small steps add up.
+    """
+    return _incremental(lambda error, goal: gain, kp, ki)
+
+
+def gain_scheduled(
+    gain: float = 1.0, share: float = 0.25, kp: float = -0.0016, ki: float = 0.006
+) -> Controller:
+    """The incremental law, with twice the gains while the error is above a share of the goal."""
+    return _incremental(lambda error, goal: 2 * gain if error > share * goal else gain, kp, ki)
+
+
+def _incremental(gain_at: Callable[[float, float], float], kp: float, ki: float) -> Controller:
+    """``gain_at`` returns the gain for an error and a goal."""
+    out: float | None = None
+    last = 0.0
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal last
+        nonlocal out, last
         error = goal - sample.rate
-        change = error - (error if last is None else last)
+        change = gain_at(error, goal) * (kp * (error - last) + ki * error)
+        out = MOMS.clamp((sample.prefetch if out is None else out) + change)
         last = error
-        return sample.prefetch + gain * (kp * change + ki * error)
+        return out
 
     return whole(law)
-
-
-def gain_scheduled(share: float = 0.25) -> Controller:
-    """Twice the gains while the error is above a share of the goal."""
-    small, large = incremental(1.0), incremental(2.0)
-    return lambda sample, goal: (large if goal - sample.rate > share * goal else small)(
-        sample, goal
-    )
 
 
 def hpa(tolerance: float = 0.0) -> Controller:
