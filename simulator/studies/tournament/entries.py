@@ -154,9 +154,9 @@ RATE = [
     Entry("pid", _moms(peers.pid), "adaptive-moms", _gains([1.0])),
     Entry(
         "dead-zone pid",
-        _moms(lambda **chosen: peers.pid(dead=100.0, **chosen)),
+        _moms(lambda dead=100.0, **chosen: peers.pid(dead=dead, **chosen)),
         "adaptive-moms",
-        _gains([1.0]),
+        [{}, {"scale": 1.0}, {"scale": 1.0, "dead": 20.0}],
     ),
     Entry(
         "setpoint-weighted",
@@ -214,13 +214,10 @@ BUFFER_TIME = [
     ),
 ]
 
+# A law that holds a rate bounds it too, as far as it can: the ceiling is its goal.
 CEILING = [
     Entry("at most", ceiling, "controlmq", ours=True),
-    *(
-        entry
-        for entry in RATE
-        if entry.name in ("scale", "pi, published poles", "pid", "hpa", "astar", "fuzzy", "spark")
-    ),
+    *(entry for entry in RATE if entry.name != "goal"),
     Entry("sleep in the handler", _peer(lambda: peers.fixed(10.0)), "users", sleeps=True),
 ]
 

@@ -195,6 +195,35 @@ def named_rates(samples: int = 40) -> list[Plant]:
     ]
 
 
+DIFFER_BY_GOAL = ("published, 450", "stairs", "goal above capacity")
+"""Named consumers that are another one of them, but for the rate."""
+
+
+def named_ceilings(samples: int = 40) -> list[Plant]:
+    """The same with a ceiling in the place of the rate.
+
+    The stairs are left out: the first sample below a ceiling that is lowered was still decided
+    above it, whatever the law.
+    """
+    plants = [plant for plant in named_rates(samples) if plant.name != "stairs"]
+    return [replace(plant, spread_acks=False) for plant in plants]
+
+
+def named_without_goals(samples: int = 40) -> list[Plant]:
+    """The same without a goal, each once."""
+    return [
+        _with_goal(replace(plant, name=plant.name.removesuffix(", 400")), math.nan)
+        for plant in named_ceilings(samples)
+        if plant.name not in DIFFER_BY_GOAL
+    ]
+
+
+def named_times(samples: int = 40) -> list[Plant]:
+    """The same with a time in the buffer to hold; no law can while the queue is empty."""
+    plants = named_without_goals(samples)
+    return with_times([plant for plant in plants if plant.name != "pause and burst"])
+
+
 def with_rates(plants: Sequence[Plant], share: float = 0.6) -> list[Plant]:
     """Plants with a rate to hold that every phase can reach: a share of the least capacity."""
     return [
