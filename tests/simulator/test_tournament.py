@@ -12,6 +12,7 @@ from controlmq.cli.main import main
 from controlmq.loop import Controller, Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, peers, run_trial
 from simulator.studies.tournament.plan import Plan, best_variants, table_of
+from simulator.studies.tournament.plants import DRAWN
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
 PLAN = Plan(tuning=1, held_out=2, seeds=1, messages=500)
@@ -28,7 +29,7 @@ def test_every_law_plays(table: str) -> None:
 
 def drawn_trials(plan: Plan) -> list[Trial]:
     """Those of the least prefetch on plants drawn at random."""
-    return [trial for trial in plan.trials("least", {}) if trial.plant.name.startswith("drawn")]
+    return [trial for trial in plan.trials("least", {}) if trial.plant.name.startswith(DRAWN)]
 
 
 def test_ours_leads_where_it_is_tried() -> None:
@@ -54,6 +55,16 @@ def test_light_tuning_takes_the_variant_with_the_lowest_cost() -> None:
     found = [{"error": float(k), "lost": 0.0} for k in range(len(trials), 0, -1)]
     best = best_variants(trials, found)
     assert best == {"codel": {"interval_samples": 0.3}, "hpa": {"tolerance": 0.02}}
+
+
+def test_the_plan_knows_by_how_many_trials_a_law_is_tuned() -> None:
+    plan = Plan(tuning=3)
+    for table, entries in TABLES.items():
+        trials = [trial.entry for trial in plan.tuning_trials(table)]
+        assert {entry.name: plan.tuned_with(entry) for entry in entries} == {
+            entry.name: trials.count(entry.name) for entry in entries
+        }
+        assert not any(plan.tuned_with(entry) for entry in entries if entry.ours)
 
 
 def sample(

@@ -58,10 +58,14 @@ class Plan:
             return with_ceilings(plants)
         return with_times(plants) if table == "buffer_time" else plants
 
+    def tuned_with(self, entry: Entry) -> int:
+        """The number of trials by which a law is tuned: 0 where there is nothing to choose."""
+        return len(entry.variants) * self.tuning if len(entry.variants) > 1 else 0
+
     def tuning_trials(self, table: str) -> Iterator[Trial]:
         """Every variant of every law that has some."""
         for entry in TABLES[table]:
-            if len(entry.variants) > 1:
+            if self.tuned_with(entry):
                 for chosen in entry.variants:
                     for plant in self.plants(table, self.tuning, TUNING_DRAW):
                         yield Trial(table, entry.name, plant, 1, chosen)

@@ -20,6 +20,9 @@ from simulator.scenario.scenario import Scenario
 
 NAME = "consumer"
 
+DRAWN = "drawn"
+"""How the names of plants begin that are drawn at random."""
+
 SURPLUS = 1.2
 """Messages published for each that handlers can do: the queue is never empty."""
 
@@ -129,7 +132,7 @@ def drawn(number: int, seed: int, messages: float = 1e5) -> list[Plant]:
     Every phase is as long as it takes to handle this number of ``messages``.
     """
     draw = random.Random(seed)
-    return [_drawn(draw, f"drawn {seed}.{k}", messages) for k in range(1, number + 1)]
+    return [_drawn(draw, f"{DRAWN} {seed}.{k}", messages) for k in range(1, number + 1)]
 
 
 def _drawn(draw: random.Random, name: str, messages: float) -> Plant:
