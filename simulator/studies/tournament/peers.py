@@ -77,8 +77,6 @@ published gains would ask for the most or the least prefetch at almost any error
 def pid(
     gain: float = 1.0,
     *,
-    kp: float = KP,
-    ki: float = KI,
     kd: float = 0.0,
     weight: float = 1.0,
     smooth: float = 0.0,
@@ -99,8 +97,8 @@ def pid(
         derivative = smooth * derivative + (1 - smooth) * (error - last) / sample.interval
         last = error
         if abs(error) > dead:
-            proportional = kp * (weight * goal - sample.rate)
-            out = gain * (proportional + ki * total + kd * derivative)
+            proportional = KP * (weight * goal - sample.rate)
+            out = gain * (proportional + KI * total + kd * derivative)
         return sample.prefetch if out is None else out
 
     return whole(law)
@@ -129,22 +127,20 @@ def _error_squared(combined: Callable[[float, float, float], float]) -> Controll
     return whole(law)
 
 
-def incremental(gain: float = 1.0, kp: float = KP, ki: float = KI) -> Controller:
+def incremental(gain: float = 1.0) -> Controller:
     """``out <- out + Kp de + Ki e``, where ``e`` is 0 before the first sample.
 
     The prefetch is ``out`` rounded; ``out`` keeps its fraction, so small steps add up.
     """
-    return _incremental(lambda error, goal: gain, kp, ki)
+    return _incremental(lambda error, goal: gain)
 
 
-def gain_scheduled(
-    gain: float = 1.0, share: float = 0.25, kp: float = KP, ki: float = KI
-) -> Controller:
+def gain_scheduled(gain: float = 1.0, share: float = 0.25) -> Controller:
     """The incremental law, with twice the gains while the error is above a share of the goal."""
-    return _incremental(lambda error, goal: 2 * gain if error > share * goal else gain, kp, ki)
+    return _incremental(lambda error, goal: 2 * gain if error > share * goal else gain)
 
 
-def _incremental(gain_at: Callable[[float, float], float], kp: float, ki: float) -> Controller:
+def _incremental(gain_at: Callable[[float, float], float]) -> Controller:
     """``gain_at`` returns the gain for an error and a goal."""
     out: float | None = None
     last = 0.0
@@ -152,7 +148,7 @@ def _incremental(gain_at: Callable[[float, float], float], kp: float, ki: float)
     def law(sample: Sample, goal: float) -> float:
         nonlocal out, last
         error = goal - sample.rate
-        change = gain_at(error, goal) * (kp * (error - last) + ki * error)
+        change = gain_at(error, goal) * (KP * (error - last) + KI * error)
         out = MOMS.clamp((sample.prefetch if out is None else out) + change)
         last = error
         return out
@@ -213,7 +209,7 @@ def fuzzy(scale: float = 1.0) -> Controller:
 
 
 class PIDRateEstimator:
-    """Spark Streaming's estimate of the rate that its executors can process, with its defaults.
+    """Spark Streaming's estimate of the rate that its executors can process.
 
     A batch was processed at the rate ``P`` and had waited for ``B`` seconds before::
 
