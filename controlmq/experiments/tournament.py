@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from controlmq.experiments.drawing import one_plot, svg
 from controlmq.student import Interval, mean_interval
 from simulator.studies.tournament import METRICS, TABLES, Trial, cost, run_trial
+from simulator.studies.tournament.entries import EXPERIMENT_SAMPLES
 from simulator.studies.tournament.plan import Plan, Row, best_variants, table_of
+from simulator.studies.tournament.plants import DRAWN
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ OURS, THEIRS = "#0072b2", "#999999"
 
 
 def run_tournament(spark: SparkSession, plan: Plan, progress: Progress) -> dict[str, list[Row]]:
-    """The tables: light tuning first, then every law on plants that nobody has seen."""
+    """The tables: light tuning first, then every law on plants that tuning has not seen."""
     tables = {}
     for table in TABLES:
         trials = list(plan.tuning_trials(table))
@@ -83,13 +85,13 @@ def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
     parts = [
         "# The tournament",
         "Laws for [goals](goals.md), ours and those of other projects, on the same simulated "
-        f"consumers: {plan.held_out} drawn at random that no law was chosen on, each with "
-        "its round trip tripled and then its work doubled, and for a rate the named ones of "
-        f"`simulator/studies/tournament/plants.py`; {plan.seeds} seeds each. Peers run as they "
-        f"come and, where they have something to tune, as the best of a few variants on "
-        f"{plan.tuning} other plants. Their formulas are in "
+        f"consumers (plants): {plan.held_out} drawn at random, each with its round trip tripled "
+        "and then its work doubled, and the named ones of "
+        "`simulator/studies/tournament/plants.py`, as far as the goal makes sense there; "
+        f"{plan.seeds} seeds each. The formulas of the peers are in "
         "`simulator/studies/tournament/peers.py`. Means over plants with 95 % intervals, each "
-        "plant the mean of its seeds; less is better. "
+        "plant the mean of its seeds; less is better.",
+        _tuning(plan),
         "This page is made by:",
         f"    controlmq tournament --plants {plan.held_out} --tuning {plan.tuning} "
         f"--seeds {plan.seeds} --messages {plan.messages:g} --out tournament/",
@@ -97,10 +99,25 @@ def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
     for table, rows in tables.items():
         parts += [f"## {TITLES[table]}", _verdict(table, rows)]
         parts += [NOTES[table]] if table in NOTES else []
-        parts += [f"![{TITLES[table]}](tournament-{table}.svg)", _table(table, rows)]
+        parts += [f"![{TITLES[table]}](tournament-{table}.svg)", _table(table, rows, plan)]
         parts += _lost(table, rows)
     parts += ["## Vector's scenarios", VECTOR, _vector_table()]
     return "\n\n".join(parts) + "\n"
+
+
+def _tuning(plan: Plan) -> str:
+    """What each law knows of the plants, and by how many trials it was tuned."""
+    return (
+        "Peers run as they come and, where they have something to tune, also as the best of a few "
+        f"variants on {plan.tuning} other plants. The column *tuning trials* has the number of "
+        "runs that this took: each variant once on each of those plants. Ours had none: they run "
+        "with the constants of their files, the same in every table. Still, these plants are not "
+        "new to them. The named ones were at hand when ours were designed, and the drawn ones are "
+        "the same each time this page is made, while ours change. Laws on a model (P, PI and PID, "
+        "published or deadbeat, and whatever has `scale 1`) get one of each plant, from an "
+        f"experiment of {EXPERIMENT_SAMPLES} samples in its first phase. The others know nothing "
+        "of the plant."
+    )
 
 
 def _vector_table() -> str:
@@ -121,15 +138,20 @@ def _verdict(table: str, rows: Sequence[Row]) -> str:
     ours = next(row for row in rows if row.entry.ours)
     peer = next(row for row in rows if not row.entry.ours)
     named = f"{_name(peer)} ({peer.entry.source})"
-    costs = [[cost(table, row.by_plant[plant]) for plant in ours.by_plant] for row in (peer, ours)]
-    apart = mean_interval([theirs - own for theirs, own in zip(*costs, strict=True)])
-    by = f"{abs(apart.mean):.2f} ± {apart.high - apart.mean:.2f}"
-    chance = "; that may be chance" if apart.low <= 0 <= apart.high else ""
-    if rows[0].entry.ours:
+    first, second = (ours, peer) if rows[0].entry.ours else (peer, ours)
+    apart = {
+        plant: cost(table, second.by_plant[plant]) - cost(table, first.by_plant[plant])
+        for plant in ours.by_plant
+    }
+    over_all = mean_interval(list(apart.values()))
+    over_drawn = mean_interval([by for plant, by in apart.items() if plant.startswith(DRAWN)])
+    chance = "; that may be chance" if over_all.low <= 0 else ""
+    if first is ours:
         said = f"{'Ours is first' if chance else 'Ours wins'}: {_name(ours)}, before {named},"
     else:
         said = f"**Ours is not first**: {named} is before {_name(ours)},"
-    said += f" by {by} over the same plants{chance}."
+    said += f" by {_cell(over_all)} over the same plants{chance}."
+    said += f" Over those drawn at random alone it is by {_cell(over_drawn)}."
     plants, lost = len(ours.by_plant), len(_peers_before(table, rows))
     said += f" On {plants - lost} of {plants} plants no peer is before it."
     return f"{said} The order is by the sum of the columns." if table != "rate" else said
@@ -163,13 +185,15 @@ def _lost(table: str, rows: Sequence[Row]) -> list[str]:
     return [best, "\n".join(lines)]
 
 
-def _table(table: str, rows: Sequence[Row]) -> str:
+def _table(table: str, rows: Sequence[Row], plan: Plan) -> str:
     metrics = METRICS[table]
-    lines = [f"| law | from | {' | '.join(metrics.values())} |", "|---" * (2 + len(metrics)) + "|"]
+    columns = ["law", "from", *metrics.values(), "tuning trials"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in rows:
         name = f"**{_name(row)}**" if row.entry.ours else _name(row)
         cells = " | ".join(_cell(row.means[metric]) for metric in metrics)
-        lines.append(f"| {name} | {row.entry.source} | {cells} |")
+        tuned = plan.tuned_with(row.entry)
+        lines.append(f"| {name} | {row.entry.source} | {cells} | {tuned} |")
     return "\n".join(lines)
 
 

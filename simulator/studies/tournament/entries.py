@@ -154,9 +154,9 @@ RATE = [
     Entry("pid", _moms(peers.pid), "adaptive-moms", _gains([1.0])),
     Entry(
         "dead-zone pid",
-        _moms(lambda **chosen: peers.pid(dead=100.0, **chosen)),
+        _moms(lambda dead=100.0, **chosen: peers.pid(dead=dead, **chosen)),
         "adaptive-moms",
-        _gains([1.0]),
+        [{}, {"scale": 1.0}, {"scale": 1.0, "dead": 20.0}],
     ),
     Entry(
         "setpoint-weighted",
@@ -180,14 +180,14 @@ RATE = [
     Entry("incremental", _moms(peers.incremental), "adaptive-moms", _gains([1.0])),
     Entry(
         "gain scheduling",
-        _peer(peers.gain_scheduled),
+        _moms(peers.gain_scheduled),
         "adaptive-moms",
-        [{}, {"share": 0.1}, {"share": 0.5}],
+        [{}, {"share": 0.1}, {"share": 0.5}, {"scale": 1.0}],
     ),
     Entry("hpa", _peer(peers.hpa), "adaptive-moms", [{}, {"tolerance": 0.05}, {"tolerance": 0.1}]),
     Entry("astar", _peer(peers.astar), "adaptive-moms", [{}, {"band": 0.02}, {"band": 0.05}]),
     Entry("fuzzy", _peer(peers.fuzzy), "adaptive-moms", [{}, {"scale": 4.0}, {"scale": 16.0}]),
-    Entry("spark", _peer(peers.spark_rate), "Spark", [{}, {"least": 10.0}, {"least": 1.0}]),
+    Entry("spark", _peer(peers.spark_rate), "Spark", [{}, {"least": 1.0}, {"integral": 1.0}]),
 ]
 
 LEAST = [
@@ -214,13 +214,10 @@ BUFFER_TIME = [
     ),
 ]
 
+# A law that holds a rate bounds it too, as far as it can: the ceiling is its goal.
 CEILING = [
     Entry("at most", ceiling, "controlmq", ours=True),
-    *(
-        entry
-        for entry in RATE
-        if entry.name in ("scale", "pi, published poles", "pid", "hpa", "astar", "fuzzy", "spark")
-    ),
+    *(entry for entry in RATE if entry.name != "goal"),
     Entry("sleep in the handler", _peer(lambda: peers.fixed(10.0)), "users", sleeps=True),
 ]
 

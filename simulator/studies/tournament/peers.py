@@ -20,6 +20,9 @@ MOMS = Limits(1.0, 100.0)
 LIMITER = Limits(1.0, 1000.0)
 """Limits of the concurrency limiters."""
 
+RECEIVER = Limits(0.1, 1000.0)
+"""Limits of Spark's law, which knows of rates only: those of ours."""
+
 Law = Callable[[Sample, float], float]
 
 
@@ -62,76 +65,95 @@ def on_off_hysteresis(band: float = 100.0) -> Controller:
     return whole(law)
 
 
+KP, KI = -0.0016, 0.006
+"""The published gains, for a consumer that does some 80 messages/second more per message of
+prefetch."""
+
+SQUARED_UNIT = 100.0
+"""Messages/second in which the size of a squared error counts. With plain messages/second the
+published gains would ask for the most or the least prefetch at almost any error."""
+
+
 def pid(
     gain: float = 1.0,
     *,
-    kp: float = -0.0016,
-    ki: float = 0.006,
     kd: float = 0.0,
-    shape: Callable[[float], float] = lambda error: error,
     weight: float = 1.0,
     smooth: float = 0.0,
     dead: float = 0.0,
 ) -> Controller:
     """Positional PID with a clamped output and a sum that nothing bounds.
 
-    ``shape`` is applied to the error, ``weight`` to the goal in the proportional part, ``smooth``
-    to the derivative; errors within ``dead`` leave the prefetch as it is.
+    ``weight`` is applied to the goal in the proportional part, ``smooth`` to the derivative. While
+    the error is within ``dead``, the output stays and the sum goes on.
     """
     total = last = derivative = 0.0
+    out: float | None = None
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal total, last, derivative
-        error = shape(goal - sample.rate)
-        if abs(goal - sample.rate) <= dead:
-            return sample.prefetch
+        nonlocal total, last, derivative, out
+        error = goal - sample.rate
         total += error * sample.interval
         derivative = smooth * derivative + (1 - smooth) * (error - last) / sample.interval
         last = error
-        weighted = shape(weight * goal - sample.rate)
-        return gain * (kp * weighted + ki * total + kd * derivative)
+        if abs(error) > dead:
+            proportional = KP * (weight * goal - sample.rate)
+            out = gain * (proportional + KI * total + kd * derivative)
+        return sample.prefetch if out is None else out
 
     return whole(law)
 
 
 def error_squared_full(gain: float = 1.0) -> Controller:
-    """``|e|`` times all three parts."""
-    return pid(gain, shape=lambda error: error * abs(error) / 100.0)
+    """``|e| (Kp e + Ki sum e)``."""
+    return _error_squared(lambda size, p, i: gain * size * (p + i))
 
 
 def error_squared_proportional(gain: float = 1.0) -> Controller:
-    """``|e|`` times the proportional part alone."""
+    """``|e| Kp e + Ki sum e``."""
+    return _error_squared(lambda size, p, i: gain * (size * p + i))
+
+
+def _error_squared(combined: Callable[[float, float, float], float]) -> Controller:
+    """``combined`` has the size of the error, the proportional and the integral part."""
     total = 0.0
 
     def law(sample: Sample, goal: float) -> float:
         nonlocal total
         error = goal - sample.rate
         total += error * sample.interval
-        return gain * (-0.0016 * error * abs(error) / 100.0 + 0.006 * total)
+        return combined(abs(error) / SQUARED_UNIT, KP * error, KI * total)
 
     return whole(law)
 
 
-def incremental(gain: float = 1.0, kp: float = -0.0016, ki: float = 0.006) -> Controller:
-    """``u + Kp de + Ki e``."""
-    last: float | None = None
+def incremental(gain: float = 1.0) -> Controller:
+    """``out <- out + Kp de + Ki e``, where ``e`` is 0 before the first sample.
+
+    The prefetch is ``out`` rounded; ``out`` keeps its fraction, so small steps add up.
+    """
+    return _incremental(lambda error, goal: gain)
+
+
+def gain_scheduled(gain: float = 1.0, share: float = 0.25) -> Controller:
+    """The incremental law, with twice the gains while the error is above a share of the goal."""
+    return _incremental(lambda error, goal: 2 * gain if error > share * goal else gain)
+
+
+def _incremental(gain_at: Callable[[float, float], float]) -> Controller:
+    """``gain_at`` returns the gain for an error and a goal."""
+    out: float | None = None
+    last = 0.0
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal last
+        nonlocal out, last
         error = goal - sample.rate
-        change = error - (error if last is None else last)
+        change = gain_at(error, goal) * (KP * (error - last) + KI * error)
+        out = MOMS.clamp((sample.prefetch if out is None else out) + change)
         last = error
-        return sample.prefetch + gain * (kp * change + ki * error)
+        return out
 
     return whole(law)
-
-
-def gain_scheduled(share: float = 0.25) -> Controller:
-    """Twice the gains while the error is above a share of the goal."""
-    small, large = incremental(1.0), incremental(2.0)
-    return lambda sample, goal: (large if goal - sample.rate > share * goal else small)(
-        sample, goal
-    )
 
 
 def hpa(tolerance: float = 0.0) -> Controller:
@@ -147,14 +169,22 @@ def hpa(tolerance: float = 0.0) -> Controller:
 
 
 def astar(band: float = 0.1) -> Controller:
-    """AsTAR: below the band +1, or double where it is far; above it -1, or half."""
+    """AsTAR: below a band about the goal twice as much, or one more where the rate already rises.
+
+    Above it half as much, or one less where the rate already falls.
+    """
+    out: float | None = None
+    before = 0.0
 
     def law(sample: Sample, goal: float) -> float:
+        nonlocal out, before
+        out = sample.prefetch if out is None else out
         if sample.rate < (1 - band) * goal:
-            return sample.prefetch * 2 if sample.rate < goal / 2 else sample.prefetch + 1
-        if sample.rate > (1 + band) * goal:
-            return sample.prefetch / 2 if sample.rate > 2 * goal else sample.prefetch - 1
-        return sample.prefetch
+            out = out + 1 if sample.rate > before else out * 2
+        elif sample.rate > (1 + band) * goal:
+            out = out - 1 if sample.rate < before else out / 2
+        out, before = MOMS.clamp(out), sample.rate
+        return out
 
     return whole(law)
 
@@ -178,21 +208,64 @@ def fuzzy(scale: float = 1.0) -> Controller:
     return whole(law)
 
 
-def spark_rate(least: float = 100.0) -> Controller:
-    """Spark's PIDRateEstimator (1, 0.2, 0) as a rate, carried out as ``u`` times its ratio."""
-    rate: float | None = None
+class PIDRateEstimator:
+    """Spark Streaming's estimate of the rate that its executors can process.
+
+    A batch was processed at the rate ``P`` and had waited for ``B`` seconds before::
+
+        error = rate - P
+        rate <- max(rate - proportional error - integral B P / interval
+                    - derivative (error - last error) / (time since), least)
+
+    The first batch only starts it, at its ``P``.
+    """
+
+    def __init__(
+        self, proportional: float, integral: float, derivative: float, least: float
+    ) -> None:
+        self.proportional, self.integral = proportional, integral
+        self.derivative, self.least = derivative, least
+        self._rate: float | None = None
+        self._error = self._time = 0.0
+
+    def __call__(
+        self, time: float, processed: float, waited: float, interval: float
+    ) -> float | None:
+        """The rate for the next batch, messages/second; None after the first one."""
+        since, self._time = time - self._time, time
+        if self._rate is None:
+            self._rate = processed
+            return None
+        error = self._rate - processed
+        change = self.proportional * error + self.integral * waited * processed / interval
+        change += self.derivative * (error - self._error) / since
+        self._rate, self._error = max(self._rate - change, self.least), error
+        return self._rate
+
+
+def spark_rate(
+    proportional: float = 1.0, integral: float = 0.2, derivative: float = 0.0, least: float = 100.0
+) -> Controller:
+    """Spark's :class:`PIDRateEstimator`, with the goal as the most that may be received.
+
+    A sample is a batch: the time for which handlers were busy is what it took to process, so
+    ``P = y / busy``, and the time in the buffer is what it waited. The goal is Spark's
+    ``spark.streaming.receiver.maxRate``, so messages are to come at ``min(estimate, goal)``, and
+    the prefetch becomes ``u min(estimate, goal) / y``, which need not be whole. While handlers can
+    do the goal, the estimate is above it and has no say; where they cannot, it takes back the
+    prefetch that only makes messages wait.
+    """
+    estimator = PIDRateEstimator(proportional, integral, derivative, least)
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal rate
-        if not sample.arrivals:
+        if not sample.arrivals or not sample.busy:
             return sample.prefetch
-        if rate is None:
-            rate = sample.rate
-        backlog = sample.buffer_time * sample.rate / sample.interval
-        rate = max(rate - (rate - min(goal, sample.rate)) - 0.2 * backlog, min(least, goal))
-        return sample.prefetch * min(max(goal, rate) / sample.rate, 2.0)
+        processed = sample.rate / sample.busy
+        estimate = estimator(sample.time, processed, sample.buffer_time, sample.interval)
+        wanted = goal if estimate is None else min(estimate, goal)
+        return RECEIVER.clamp(sample.prefetch * wanted / sample.rate)
 
-    return whole(law)
+    return law
 
 
 # Concurrency limiters: the least that loses no throughput. W is the time of a message here, the
@@ -203,11 +276,18 @@ def _time(sample: Sample) -> float:
     return sample.turnaround + sample.buffer_time + sample.handler_time
 
 
+def _half_used(sample: Sample) -> bool:
+    """Whether at least half of the prefetch is in use, by Little's law; else these limits stay."""
+    return 2 * sample.rate * _time(sample) >= sample.prefetch
+
+
 def aimd(timeout: float = 1.0) -> Controller:
     """Netflix: one more, or nine tenths where a message took longer than the timeout."""
 
     def law(sample: Sample, goal: float) -> float:
-        return sample.prefetch * 0.9 if _time(sample) > timeout else sample.prefetch + 1
+        if _time(sample) > timeout:
+            return min(sample.prefetch - 1, math.floor(0.9 * sample.prefetch))
+        return sample.prefetch + 1 if _half_used(sample) else sample.prefetch
 
     return whole(law, LIMITER)
 
@@ -218,9 +298,11 @@ ENVOY_PROBE_SAMPLES, ENVOY_PROBE_PREFETCH = 60, 3.0
 
 
 def vegas(alpha: float = 3.0) -> Controller:
-    """Netflix: a queue of ``u (1 - W0/W)`` between ``alpha log u`` and twice that.
+    """Netflix: the queue is ``q = ceil(u (1 - W0/W))``, and ``s = log10 u`` whole and at least 1.
 
-    From time to time ``W0`` is forgotten, and what is measured then takes its place.
+    ``u`` grows by ``2 alpha s`` while ``q <= s``, by ``s`` while ``q < alpha s``, and shrinks by
+    ``s`` while ``q > 2 alpha s``. A sample that sets ``W0`` changes nothing: one that was quicker,
+    and one of every 30.
     """
     shortest, age = math.inf, 0
 
@@ -230,11 +312,17 @@ def vegas(alpha: float = 3.0) -> Controller:
         if not sample.arrivals:
             return sample.prefetch
         age += 1
-        if age > VEGAS_PROBE_SAMPLES:
-            shortest, age = math.inf, 0
-        shortest = min(shortest, time)
-        size = math.log10(max(sample.prefetch, 10.0))
-        queue = sample.prefetch * (1 - shortest / time)
+        probes = age > VEGAS_PROBE_SAMPLES
+        if probes or time < shortest:
+            shortest = time
+            age = 0 if probes else age
+            return sample.prefetch
+        if not _half_used(sample):
+            return sample.prefetch
+        size = max(1, int(math.log10(sample.prefetch)))
+        queue = math.ceil(sample.prefetch * (1 - shortest / time))
+        if queue <= size:
+            return sample.prefetch + 2 * alpha * size
         if queue < alpha * size:
             return sample.prefetch + size
         return sample.prefetch - size if queue > 2 * alpha * size else sample.prefetch
@@ -242,20 +330,33 @@ def vegas(alpha: float = 3.0) -> Controller:
     return whole(law, LIMITER)
 
 
+GRADIENT2_WARM_UP, GRADIENT2_FORGETTING = 10, 2 / 601
+"""Samples whose mean the long time starts as, and the share that a later one has in it."""
+
+
 def gradient2(tolerance: float = 1.5) -> Controller:
-    """Netflix: ``0.8 u + 0.2 (u clip(1.5 Wlong/W, 0.5, 1) + 4)``."""
-    long: float | None = None
+    """Netflix: ``out <- 0.8 out + 0.2 (out clip(1.5 Wlong/W, 0.5, 1) + 4)``.
+
+    The prefetch is ``out`` rounded; ``out`` keeps its fraction.
+    """
+    out: float | None = None
+    long, seen = 0.0, 0
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal long
+        nonlocal out, long, seen
         time = _time(sample)
+        out = sample.prefetch if out is None else out
         if not sample.arrivals:
-            return sample.prefetch
-        long = time if long is None else long + (time - long) / 300
+            return out
+        seen += 1
+        long += (time - long) * (1 / seen if seen <= GRADIENT2_WARM_UP else GRADIENT2_FORGETTING)
         if long > 2 * time:
             long *= 0.95
+        if not _half_used(sample):
+            return out
         gradient = min(max(tolerance * long / time, 0.5), 1.0)
-        return 0.8 * sample.prefetch + 0.2 * (sample.prefetch * gradient + 4)
+        out = LIMITER.clamp(0.8 * out + 0.2 * (out * gradient + 4))
+        return out
 
     return whole(law, LIMITER)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from controlmq.student import Interval, mean_interval
@@ -11,7 +11,10 @@ from simulator.studies.tournament.entries import TABLES, Entry
 from simulator.studies.tournament.plants import (
     Plant,
     drawn,
+    named_ceilings,
     named_rates,
+    named_times,
+    named_without_goals,
     with_ceilings,
     with_rates,
     with_times,
@@ -19,7 +22,15 @@ from simulator.studies.tournament.plants import (
 from simulator.studies.tournament.trials import METRICS, Trial, cost
 
 TUNING_DRAW, HELD_OUT_DRAW = 1, 2
-"""Seeds of the plants that light tuning sees, and of those that nobody has seen."""
+"""Seeds of the plants that light tuning sees, and of those that it does not see."""
+
+NAMED: dict[str, Callable[[], list[Plant]]] = {
+    "rate": named_rates,
+    "at_most": named_ceilings,
+    "buffer_time": named_times,
+    "least": named_without_goals,
+}
+"""Consumers with a name in each table, to judge on as well."""
 
 
 Chosen = tuple[tuple[str, float], ...]
@@ -47,19 +58,21 @@ class Plan:
             return with_ceilings(plants)
         return with_times(plants) if table == "buffer_time" else plants
 
+    def tuned_with(self, entry: Entry) -> int:
+        """The number of trials by which a law is tuned: 0 where there is nothing to choose."""
+        return len(entry.variants) * self.tuning if len(entry.variants) > 1 else 0
+
     def tuning_trials(self, table: str) -> Iterator[Trial]:
         """Every variant of every law that has some."""
         for entry in TABLES[table]:
-            if len(entry.variants) > 1:
+            if self.tuned_with(entry):
                 for chosen in entry.variants:
                     for plant in self.plants(table, self.tuning, TUNING_DRAW):
                         yield Trial(table, entry.name, plant, 1, chosen)
 
     def trials(self, table: str, best: Mapping[str, Mapping[str, float]]) -> Iterator[Trial]:
-        """Every law on plants that nobody has seen, as it comes and as tuning made it."""
-        plants = self.plants(table, self.held_out, HELD_OUT_DRAW)
-        if table == "rate":
-            plants = [*plants, *named_rates()]
+        """Every law on plants that tuning has not seen, as it comes and as tuning made it."""
+        plants = [*self.plants(table, self.held_out, HELD_OUT_DRAW), *NAMED[table]()]
         for entry in TABLES[table]:
             for chosen in _as_it_comes_and(best.get(entry.name, {})):
                 for plant in plants:

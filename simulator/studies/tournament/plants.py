@@ -20,6 +20,9 @@ from simulator.scenario.scenario import Scenario
 
 NAME = "consumer"
 
+DRAWN = "drawn"
+"""How the names of plants begin that are drawn at random."""
+
 SURPLUS = 1.2
 """Messages published for each that handlers can do: the queue is never empty."""
 
@@ -129,7 +132,7 @@ def drawn(number: int, seed: int, messages: float = 1e5) -> list[Plant]:
     Every phase is as long as it takes to handle this number of ``messages``.
     """
     draw = random.Random(seed)
-    return [_drawn(draw, f"drawn {seed}.{k}", messages) for k in range(1, number + 1)]
+    return [_drawn(draw, f"{DRAWN} {seed}.{k}", messages) for k in range(1, number + 1)]
 
 
 def _drawn(draw: random.Random, name: str, messages: float) -> Plant:
@@ -193,6 +196,35 @@ def named_rates(samples: int = 40) -> list[Plant]:
         plant("8 handlers", phase(400.0, work=0.01, handlers=8)),
         plant("jitter", phase(400.0), jitter=0.5),
     ]
+
+
+DIFFER_BY_GOAL = ("published, 450", "stairs", "goal above capacity")
+"""Named consumers that are another one of them, but for the rate."""
+
+
+def named_ceilings(samples: int = 40) -> list[Plant]:
+    """The same with a ceiling in the place of the rate.
+
+    The stairs are left out: the first sample below a ceiling that is lowered was still decided
+    above it, whatever the law.
+    """
+    plants = [plant for plant in named_rates(samples) if plant.name != "stairs"]
+    return [replace(plant, spread_acks=False) for plant in plants]
+
+
+def named_without_goals(samples: int = 40) -> list[Plant]:
+    """The same without a goal, each once."""
+    return [
+        _with_goal(replace(plant, name=plant.name.removesuffix(", 400")), math.nan)
+        for plant in named_ceilings(samples)
+        if plant.name not in DIFFER_BY_GOAL
+    ]
+
+
+def named_times(samples: int = 40) -> list[Plant]:
+    """The same with a time in the buffer to hold; no law can while the queue is empty."""
+    plants = named_without_goals(samples)
+    return with_times([plant for plant in plants if plant.name != "pause and burst"])
 
 
 def with_rates(plants: Sequence[Plant], share: float = 0.6) -> list[Plant]:
