@@ -156,3 +156,15 @@ def test_a_plan_needs_no_goal() -> None:
     _, consumer = running(controller=OpenLoop([4.0, 5.0]))
     consumer.goals = Goals(at_most=50)
     assert bound(consumer) == pytest.approx(50)
+
+
+def test_a_law_does_not_wind_up_above_the_slots_of_a_single_subscription() -> None:
+    """As where the queue turns out to have a single active consumer."""
+    _, consumer = running(700, model=MODEL)
+    consumer.plant.be_single("a further consumer gets nothing")
+    slots = consumer.plant.window.granted
+    assert slots == 4
+    consumer.actuate(18.0)
+    assert consumer.prefetch == slots
+    consumer.actuate(2.5)
+    assert consumer.prefetch == 2.5
