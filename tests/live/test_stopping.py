@@ -6,13 +6,16 @@ its queue. Where every slot is filled, so that nothing is on its way, a stop add
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controlmq.clients.pika.wrap import wrap
+from tests.live.processes import Notes, command, ended, running, wait_for
 from tests.testbed import Broker
 from tests.testbed.publishing import connected, delete_queue, fill
 
@@ -147,3 +150,42 @@ def test_the_end_of_a_consume_loop_adds_one_delivery_at_most(
         handled += growing.handled
     handled += handle_the_rest(broker, limited_queue)
     assert sorted(handled) == list(range(COUNT))
+
+
+@pytest.mark.parametrize(
+    ("workers", "slots"), [("1", (40,)), ("4", (10, 20, 30, 40))], ids=["one lane", "four lanes"]
+)
+def test_a_service_that_is_stopped_and_started_again_and_again_drops_nothing(
+    broker: Broker, limited_queue: str, tmp_path: Path, workers: str, slots: tuple[int, ...]
+) -> None:
+    fill(broker.parameters, limited_queue, COUNT)
+    notes, go, switch = Notes(tmp_path), tmp_path / "go", tmp_path / "off"
+    handler = notes.handler("while not (folder / 'go').exists(): time.sleep(0.01)")
+    words = ["run", "--queue", limited_queue, "--goal", "1000", "--interval", "0.1"]
+    words += ["--window", "lanes", "--workers", workers, "--handler", handler]
+
+    def is_full(prefetch: int, lanes: int) -> bool:
+        view = broker.management.queue(limited_queue)
+        if view is None:
+            return False
+        return (view.messages_unacknowledged, len(view.consumers)) == (prefetch, lanes)
+
+    for _ in range(STOPS):
+        go.unlink(missing_ok=True)
+        switch.write_text(str(slots[0]))
+        process = command(*words, url=broker.url, cwd=tmp_path, CONTROLMQ_OFF_FILE=str(switch))
+        with running(process):
+            for lanes, prefetch in enumerate(slots, start=1):
+                # The kill switch moves the prefetch to what the test wants.
+                switch.write_text(str(prefetch))
+                wait_for(process, lambda: is_full(prefetch, lanes), "every slot is filled")  # noqa: B023
+            process.send_signal(signal.SIGINT)
+            broker.management.wait_for_queue(
+                limited_queue, lambda view: not view.consumers, "its lanes are cancelled"
+            )
+            go.touch()
+            code, errors = ended(process)
+        assert code == 0, errors
+        assert sorted(notes.handled) == sorted(notes.begun)
+    assert len(notes.handled) == STOPS * int(workers)
+    assert sorted(notes.handled + handle_the_rest(broker, limited_queue)) == list(range(COUNT))
