@@ -15,11 +15,13 @@ import controlmq
 OURS = str(Path(inspect.getfile(controlmq)).parent)
 
 
-def interrupted_at(number: int, call: Callable[[], object]) -> bool:
+def interrupted_at(
+    number: int, call: Callable[[], object], by: signal.Signals = signal.SIGINT
+) -> bool:
     """Call a function and press Ctrl-C before it runs this line of controlmq, counted from 0.
 
-    Returns whether it has run as many. Whether a KeyboardInterrupt followed is nobody's business
-    here: it may have been held back and come at a later line.
+    Or send another signal. Returns whether it has run as many. Whether a KeyboardInterrupt followed
+    is nobody's business here: it may have been held back and come at a later line.
     """
     left = number
 
@@ -31,7 +33,7 @@ def interrupted_at(number: int, call: Callable[[], object]) -> bool:
             left -= 1
             if left < 0:
                 sys.settrace(None)
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(by)
         return trace
 
     before = sys.gettrace()

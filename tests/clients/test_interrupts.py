@@ -94,21 +94,31 @@ def test_a_handler_that_the_operation_sets_stays() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_no_interrupt_leaves_a_signal_without_its_handler() -> None:
-    seen: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_no_interrupt_leaves_a_signal_without_its_handler(
+    number: signal.Signals,
+) -> None:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def operate() -> None:
         with held_interrupts():
             pass
 
+    def held(each: signal.Signals) -> None:
+        done: list[str] = []
+        with held_interrupts():
+            signal.raise_signal(each)
+            done.append("all of it")
+        raise AssertionError(done)
+
     try:
         for line in count():
-            more = interrupted_at(line, operate)
-            operate()  # finds what the one that was interrupted has left
-            seen.clear()
-            signal.raise_signal(signal.SIGTERM)
-            assert seen == [signal.SIGTERM], f"line {line}"
+            more = interrupted_at(line, operate, by=number)
+            for each in (signal.SIGINT, signal.SIGTERM):
+                with pytest.raises(KeyboardInterrupt):
+                    signal.raise_signal(each)
+                with pytest.raises(KeyboardInterrupt):
+                    held(each)
             if not more:
                 return
     finally:
