@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from controlmq.clients.pika.wrap import wrap
-from tests.live.processes import Notes, command, ended, running
+from tests.live.processes import Notes, command, ended, running, wait_for
 from tests.testbed import Broker
 from tests.testbed.publishing import connected, delete_queue, fill
 
@@ -152,35 +152,40 @@ def test_the_end_of_a_consume_loop_adds_one_delivery_at_most(
     assert sorted(handled) == list(range(COUNT))
 
 
-QUICK_THEN_BLOCKED = """\
-handle.calls = getattr(handle, "calls", 0) + 1; time.sleep(0.2)
-    while handle.calls > 5 and not (folder / "go").exists(): time.sleep(0.01)"""
-"""The work of a handler: lanes are opened while messages come and go, and then it waits."""
-
-
-@pytest.mark.parametrize("workers", ["1", "4"])
+@pytest.mark.parametrize(
+    ("workers", "slots"), [("1", (40,)), ("4", (10, 20, 30, 40))], ids=["one lane", "four lanes"]
+)
 def test_a_service_that_is_stopped_and_started_again_and_again_drops_nothing(
-    broker: Broker, limited_queue: str, tmp_path: Path, workers: str
+    broker: Broker, limited_queue: str, tmp_path: Path, workers: str, slots: tuple[int, ...]
 ) -> None:
     fill(broker.parameters, limited_queue, COUNT)
-    notes = Notes(tmp_path)
-    words = ["run", "--queue", limited_queue, "--goal", "1000", "--prefetch", "40"]
-    words += ["--window", "lanes", "--max-held", "9", "--interval", "60", "--workers", workers]
-    words += ["--handler", notes.handler(QUICK_THEN_BLOCKED)]
+    notes, go, switch = Notes(tmp_path), tmp_path / "go", tmp_path / "off"
+    handler = notes.handler("while not (folder / 'go').exists(): time.sleep(0.01)")
+    words = ["run", "--queue", limited_queue, "--goal", "1000", "--interval", "0.1"]
+    words += ["--window", "lanes", "--workers", workers, "--handler", handler]
+
+    def is_full(prefetch: int, lanes: int) -> bool:
+        view = broker.management.queue(limited_queue)
+        if view is None:
+            return False
+        return (view.messages_unacknowledged, len(view.consumers)) == (prefetch, lanes)
+
     for _ in range(STOPS):
-        (tmp_path / "go").unlink(missing_ok=True)
-        with running(command(*words, url=broker.url, cwd=tmp_path)) as process:
-            broker.management.wait_for_queue(
-                limited_queue,
-                lambda view: len(view.consumers) == 4 and view.messages_unacknowledged == 40,
-                "every slot of four lanes is filled",
-            )
+        go.unlink(missing_ok=True)
+        switch.write_text(str(slots[0]))
+        process = command(*words, url=broker.url, cwd=tmp_path, CONTROLMQ_OFF_FILE=str(switch))
+        with running(process):
+            for lanes, prefetch in enumerate(slots, start=1):
+                # The kill switch moves the prefetch to what the test wants.
+                switch.write_text(str(prefetch))
+                wait_for(process, lambda: is_full(prefetch, lanes), "every slot is filled")  # noqa: B023
             process.send_signal(signal.SIGINT)
             broker.management.wait_for_queue(
                 limited_queue, lambda view: not view.consumers, "its lanes are cancelled"
             )
-            (tmp_path / "go").touch()
+            go.touch()
             code, errors = ended(process)
         assert code == 0, errors
         assert sorted(notes.handled) == sorted(notes.begun)
+    assert len(notes.handled) == STOPS * int(workers)
     assert sorted(notes.handled + handle_the_rest(broker, limited_queue)) == list(range(COUNT))
