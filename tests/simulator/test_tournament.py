@@ -12,7 +12,7 @@ from controlmq.cli.main import main
 from controlmq.loop import Controller, Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, peers, run_trial
 from simulator.studies.tournament.plan import Plan, best_variants, table_of
-from simulator.studies.tournament.plants import DRAWN
+from simulator.studies.tournament.plants import DRAWN, named_ceilings
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
 PLAN = Plan(tuning=1, held_out=2, seeds=1, messages=500)
@@ -25,6 +25,13 @@ def test_every_law_plays(table: str) -> None:
     for entry in TABLES[table]:
         found = run_trial(Trial(table, entry.name, plant, 1))
         assert found.keys() == METRICS[table].keys(), entry.name
+
+
+def test_phases_that_a_sleep_makes_alike_stay_apart() -> None:
+    """Work of 1 and of 2 ms both become 1/300 s below a ceiling of 300/s."""
+    (plant,) = [each for each in named_ceilings(10) if each.name == "work x2 and back"]
+    found = run_trial(Trial("at_most", "sleep in the handler", plant, 1))
+    assert found.keys() == METRICS["at_most"].keys()
 
 
 def drawn_trials(plan: Plan) -> list[Trial]:

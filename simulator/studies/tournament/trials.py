@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import groupby
+from itertools import islice
 
-from controlmq.loop import Sample
+from controlmq.loop import Controller, Sample
 from simulator.studies.tournament.entries import find
 from simulator.studies.tournament.peers import fixed
 from simulator.studies.tournament.plants import Phase, Plant, drive
@@ -53,12 +53,17 @@ def run_trial(trial: Trial) -> dict[str, float]:
     entry = find(trial.table, trial.entry)
     plant = _asleep(trial.plant) if entry.sleeps else trial.plant
     controller = entry.make(trial.plant, **trial.chosen)
-    phases = [
-        (phase, [step.sample for _, step in steps])
-        for phase, steps in groupby(drive(plant, controller, trial.seed), lambda at: at[0])
-    ]
+    phases = by_phase(plant, controller, trial.seed)
     full = () if trial.table == "rate" else rates_without_loss(trial.plant, trial.seed)
     return judge(trial.table, phases, full)
+
+
+def by_phase(plant: Plant, controller: Controller, seed: int) -> list[tuple[Phase, list[Sample]]]:
+    """The samples of each phase, also where one phase is like the next."""
+    steps = drive(plant, controller, seed)
+    return [
+        (phase, [step.sample for _, step in islice(steps, phase.samples)]) for phase in plant.phases
+    ]
 
 
 def judge(
@@ -86,10 +91,9 @@ def cost(table: str, metrics: Mapping[str, float]) -> float:
 @cache
 def rates_without_loss(plant: Plant, seed: int) -> tuple[float, ...]:
     """The settled rate of each phase with more prefetch than is needed."""
-    steps = drive(plant, fixed(ENOUGH_PREFETCH), seed)
     return tuple(
-        statistics.fmean(sample.rate for sample in second_half([step.sample for _, step in found]))
-        for _, found in groupby(steps, lambda at: at[0])
+        statistics.fmean(sample.rate for sample in second_half(samples))
+        for _, samples in by_phase(plant, fixed(ENOUGH_PREFETCH), seed)
     )
 
 
