@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,17 +114,35 @@ def _rate(phases: Sequence[tuple[Phase, Sequence[Sample]]]) -> dict[str, float]:
 
 
 def _asleep(plant: Plant) -> Plant:
-    """The plant whose handlers sleep until their share of the ceiling has passed."""
+    """The plant whose handlers sleep until their share of the ceiling has passed.
+
+    Work that is longer than its share needs no sleep. Here each message takes the mean of both,
+    which leaves out that some take longer, in favour of the sleep.
+    """
     phases = [
-        replace(phase, work=max(phase.work, phase.handlers / phase.goal)) for phase in plant.phases
+        replace(phase, work=mean_at_least(plant, phase.work, phase.handlers / phase.goal))
+        for phase in plant.phases
     ]
-    return replace(plant, phases=tuple(phases))
+    return replace(plant, phases=tuple(phases), distribution="deterministic", cv=0.0)
+
+
+def mean_at_least(plant: Plant, work: float, least: float) -> float:
+    """The mean of ``max(X, least)`` for the plant's distribution of work ``X`` with this mean."""
+    if plant.distribution == "exponential":
+        return least + work * math.exp(-least / work)
+    if plant.distribution == "lognormal":
+        sd = math.sqrt(math.log1p(plant.cv**2))
+        middle = (math.log(least / work) + sd**2 / 2) / sd
+        normal = statistics.NormalDist()
+        return least * normal.cdf(middle) + work * normal.cdf(sd - middle)
+    return max(work, least)
 
 
 def _at_most(
     phases: Sequence[tuple[Phase, Sequence[Sample]]], full: Sequence[float]
 ) -> dict[str, float]:
     over = [sample.rate / phase.goal - 1 for phase, samples in phases for sample in samples]
+    over = over[1:]  # no law has decided the first sample
     losses = [
         lost(second_half(samples), min(rate, phase.goal))
         for (phase, samples), rate in zip(phases, full, strict=True)
