@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +15,8 @@ from controlmq.cli.main import main
 from controlmq.loop import Controller, Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, peers, run_trial
 from simulator.studies.tournament.plan import Plan, best_variants, table_of
-from simulator.studies.tournament.plants import DRAWN
+from simulator.studies.tournament.plants import DRAWN, Phase, Plant, named_ceilings
+from simulator.studies.tournament.trials import judge, mean_at_least
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
 PLAN = Plan(tuning=1, held_out=2, seeds=1, messages=500)
@@ -25,6 +29,36 @@ def test_every_law_plays(table: str) -> None:
     for entry in TABLES[table]:
         found = run_trial(Trial(table, entry.name, plant, 1))
         assert found.keys() == METRICS[table].keys(), entry.name
+
+
+def test_phases_that_a_sleep_makes_alike_stay_apart() -> None:
+    """Work of 1 and of 2 ms both become 1/300 s below a ceiling of 300/s."""
+    (plant,) = [each for each in named_ceilings(10) if each.name == "work x2 and back"]
+    found = run_trial(Trial("at_most", "sleep in the handler", plant, 1))
+    assert found.keys() == METRICS["at_most"].keys()
+
+
+def test_a_sleep_makes_up_for_quick_messages_only() -> None:
+    """Against the mean of draws: work of 2 ms in the mean, and at least 3 ms a message."""
+    draw = random.Random(1)
+    sd = math.sqrt(math.log1p(0.5**2))
+    taken = [
+        max(draw.lognormvariate(math.log(0.002) - sd**2 / 2, sd), 0.003) for _ in range(100_000)
+    ]
+    spread = Plant("spread", (), "lognormal", 0.5)
+    assert mean_at_least(spread, 0.002, 0.003) == pytest.approx(statistics.fmean(taken), rel=0.01)
+    taken = [max(draw.expovariate(1 / 0.002), 0.003) for _ in range(100_000)]
+    random_work = Plant("random", (), "exponential")
+    assert mean_at_least(random_work, 0.002, 0.003) == pytest.approx(
+        statistics.fmean(taken), rel=0.01
+    )
+    assert mean_at_least(Plant("steady", ()), 0.002, 0.003) == 0.003
+
+
+def test_no_law_is_to_blame_for_the_first_sample() -> None:
+    phase = Phase(3, 0.01, 0.001, goal=100.0)
+    rates = [Sample(k, float(k), 1.0, 1.0, rate) for k, rate in enumerate((250, 120, 90))]
+    assert judge("at_most", [(phase, rates)], [1000.0])["over"] == pytest.approx(20.0)
 
 
 def drawn_trials(plan: Plan) -> list[Trial]:

@@ -340,16 +340,19 @@ def gradient2(tolerance: float = 1.5) -> Controller:
     The prefetch is ``out`` rounded; ``out`` keeps its fraction.
     """
     out: float | None = None
-    long, seen = 0.0, 0
+    long, total, seen = 0.0, 0.0, 0
 
     def law(sample: Sample, goal: float) -> float:
-        nonlocal out, long, seen
+        nonlocal out, long, total, seen
         time = _time(sample)
         out = sample.prefetch if out is None else out
         if not sample.arrivals:
             return out
-        seen += 1
-        long += (time - long) * (1 / seen if seen <= GRADIENT2_WARM_UP else GRADIENT2_FORGETTING)
+        if seen < GRADIENT2_WARM_UP:
+            seen, total = seen + 1, total + time
+            long = total / seen
+        else:
+            long += GRADIENT2_FORGETTING * (time - long)
         if long > 2 * time:
             long *= 0.95
         if not _half_used(sample):

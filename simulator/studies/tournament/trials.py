@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import groupby
+from itertools import islice
 
-from controlmq.loop import Sample
+from controlmq.loop import Controller, Sample
 from simulator.studies.tournament.entries import find
 from simulator.studies.tournament.peers import fixed
 from simulator.studies.tournament.plants import Phase, Plant, drive
@@ -53,12 +54,17 @@ def run_trial(trial: Trial) -> dict[str, float]:
     entry = find(trial.table, trial.entry)
     plant = _asleep(trial.plant) if entry.sleeps else trial.plant
     controller = entry.make(trial.plant, **trial.chosen)
-    phases = [
-        (phase, [step.sample for _, step in steps])
-        for phase, steps in groupby(drive(plant, controller, trial.seed), lambda at: at[0])
-    ]
+    phases = by_phase(plant, controller, trial.seed)
     full = () if trial.table == "rate" else rates_without_loss(trial.plant, trial.seed)
     return judge(trial.table, phases, full)
+
+
+def by_phase(plant: Plant, controller: Controller, seed: int) -> list[tuple[Phase, list[Sample]]]:
+    """The samples of each phase, also where one phase is like the next."""
+    steps = drive(plant, controller, seed)
+    return [
+        (phase, [step.sample for _, step in islice(steps, phase.samples)]) for phase in plant.phases
+    ]
 
 
 def judge(
@@ -86,10 +92,9 @@ def cost(table: str, metrics: Mapping[str, float]) -> float:
 @cache
 def rates_without_loss(plant: Plant, seed: int) -> tuple[float, ...]:
     """The settled rate of each phase with more prefetch than is needed."""
-    steps = drive(plant, fixed(ENOUGH_PREFETCH), seed)
     return tuple(
-        statistics.fmean(sample.rate for sample in second_half([step.sample for _, step in found]))
-        for _, found in groupby(steps, lambda at: at[0])
+        statistics.fmean(sample.rate for sample in second_half(samples))
+        for _, samples in by_phase(plant, fixed(ENOUGH_PREFETCH), seed)
     )
 
 
@@ -109,17 +114,35 @@ def _rate(phases: Sequence[tuple[Phase, Sequence[Sample]]]) -> dict[str, float]:
 
 
 def _asleep(plant: Plant) -> Plant:
-    """The plant whose handlers sleep until their share of the ceiling has passed."""
+    """The plant whose handlers sleep until their share of the ceiling has passed.
+
+    Work that is longer than its share needs no sleep. Here each message takes the mean of both,
+    which leaves out that some take longer, in favour of the sleep.
+    """
     phases = [
-        replace(phase, work=max(phase.work, phase.handlers / phase.goal)) for phase in plant.phases
+        replace(phase, work=mean_at_least(plant, phase.work, phase.handlers / phase.goal))
+        for phase in plant.phases
     ]
-    return replace(plant, phases=tuple(phases))
+    return replace(plant, phases=tuple(phases), distribution="deterministic", cv=0.0)
+
+
+def mean_at_least(plant: Plant, work: float, least: float) -> float:
+    """The mean of ``max(X, least)`` for the plant's distribution of work ``X`` with this mean."""
+    if plant.distribution == "exponential":
+        return least + work * math.exp(-least / work)
+    if plant.distribution == "lognormal":
+        sd = math.sqrt(math.log1p(plant.cv**2))
+        middle = (math.log(least / work) + sd**2 / 2) / sd
+        normal = statistics.NormalDist()
+        return least * normal.cdf(middle) + work * normal.cdf(sd - middle)
+    return max(work, least)
 
 
 def _at_most(
     phases: Sequence[tuple[Phase, Sequence[Sample]]], full: Sequence[float]
 ) -> dict[str, float]:
     over = [sample.rate / phase.goal - 1 for phase, samples in phases for sample in samples]
+    over = over[1:]  # no law has decided the first sample
     losses = [
         lost(second_half(samples), min(rate, phase.goal))
         for (phase, samples), rate in zip(phases, full, strict=True)
