@@ -224,8 +224,7 @@ def noted(folder: Path, queue: str, lines: Sequence[Line], samples: int) -> Note
     for connection in stamped(folder):
         for each in deliveries(connection):
             if each.routing_key == queue:
-                (number,) = re.findall(rb"\d+", each.body)[:1]
-                received.setdefault(int(number), each.when)
+                received.setdefault(number_in(each.body), each.when)
     return Notes(
         [json.loads(line) for line in notes.read_text().splitlines()],
         [float(each) for each in times.read_text().split()] if times.exists() else [],
@@ -233,6 +232,13 @@ def noted(folder: Path, queue: str, lines: Sequence[Line], samples: int) -> Note
         {line.number: line.time for line in lines if line.event == "begun"},
         samples,
     )
+
+
+def number_in(body: bytes) -> int:
+    """The number of a message of whatever client: there are no digits before it."""
+    found = re.search(rb"\d+", body)
+    assert found is not None, body
+    return int(found[0])
 
 
 def judged(

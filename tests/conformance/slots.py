@@ -164,9 +164,14 @@ def _allowed(lives: Sequence[Session], reading: Reading, under_way: float) -> in
 
 
 def _most_slots(life: Session, since: float, until: float) -> int:
-    """The most slots of a connection in this time, to which the last line before it belongs."""
+    """The most slots of a connection in this time.
+
+    The last line before it says how it began. The first one after it has the most since the line
+    before, which may have been within.
+    """
     before = [line for line in life.lines if line.time < since]
     if any(line.event in ("lost", "closed") for line in before):
         return 0
-    within = [line.slots for line in life.lines if since <= line.time <= until]
-    return max([*within, *(line.slots for line in before[-1:])], default=0)
+    within = [line for line in life.lines if since <= line.time <= until]
+    after = [line for line in life.lines if line.time > until]
+    return max((line.slots for line in (*before[-1:], *within, *after[:1])), default=0)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.goals import BUFFER_SECONDS, GOALS, RATE, SETTLE_SAMPLES, Notes, judged
+from tests.conformance.drivers import DRIVERS, Driver
+from tests.conformance.goals import (
+    BUFFER_SECONDS,
+    GOALS,
+    RATE,
+    SETTLE_SAMPLES,
+    Notes,
+    judged,
+    number_in,
+)
 from tests.faults.record import Line
 
 BY_NAME = {goal.name: goal for goal in GOALS}
@@ -73,3 +82,9 @@ def test_slots_above_the_bound_fail_a_goal() -> None:
     notes = Notes(SAMPLES, times, begun=dict(enumerate(times)), measured=2)
     found = judged(BY_NAME["rate"], notes, [Line(1.0, "above", 9, 4)], [])
     assert len(found["failures"]) == 1
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+def test_the_number_of_a_message_can_be_read_on_the_network(driver: Driver) -> None:
+    body, _ = driver.make(4711)
+    assert number_in(body) == 4711

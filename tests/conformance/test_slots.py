@@ -101,6 +101,10 @@ def test_counts_of_the_broker_may_be_as_old_as_its_statistics() -> None:
     assert "4 unacknowledged, and 3 were allowed" in said
 
 
+def test_slots_that_were_there_between_two_lines_are_on_the_second() -> None:
+    assert counted_above(LINES, [at(10.9, 9)], UNDER_WAY) == []
+
+
 def test_a_connection_that_has_just_ended_still_counts() -> None:
     assert counted_above(LINES, [at(21.5, 5)], UNDER_WAY) == []
     late = 21 + COUNTS_LAG_SECONDS + UNDER_WAY + 0.1
