@@ -268,7 +268,7 @@ def environment(version: str, folder: Path) -> str:
     """The interpreter of an environment with this version of Celery, made if there is none."""
     if version == celery.__version__:
         return sys.executable
-    place = folder / f"celery-{version}"
+    place = folder.resolve() / f"celery-{version}"  # workers run in folders of their own
     python = place / "bin" / "python"
     if not (place / "made").exists():
         venv.create(place, with_pip=True)
@@ -369,16 +369,22 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
     ]
     if not rows:
         return ""
-    beside = dict.fromkeys(
-        f"Celery {found['celery']} with kombu {found['kombu']} and py-amqp {found['amqp']}"
-        for found in results
-        if "kombu" in found
-    )
-    return "\n\n".join([pages.table(["case", *columns], rows), "; ".join(beside)]).strip()
+    return "\n\n".join([pages.table(["case", *columns], rows), _beside(results)]).strip()
+
+
+def _beside(results: Sequence[Mapping[str, Any]]) -> str:
+    """Which libraries each version of Celery ran with, where that was noted."""
+    used: dict[str, dict[str, None]] = {}
+    for found in results:
+        if "kombu" in found:
+            libraries = f"kombu {found['kombu']} and py-amqp {found['amqp']}"
+            used.setdefault(libraries, {})[found["celery"]] = None
+    return "; ".join(f"Celery {', '.join(sorted(each))} with {name}" for name, each in used.items())
 
 
 def hoarding_page(results: Sequence[Mapping[str, Any]]) -> str:
     """The hoarding case of all versions of Celery and brokers, in Markdown."""
+    results = sorted(results, key=lambda found: (found["broker"], found["celery"]))
     rows = [
         [
             f"multiplier {multiplier}, Celery {found['celery']} on {found['broker']}",
@@ -398,7 +404,7 @@ def hoarding_page(results: Sequence[Mapping[str, Any]]) -> str:
         "Hoarding: two workers of 2 processes, 16 tasks of 1.5 s; the second begins to consume "
         f"{JOINS_AFTER_SECONDS:g} s after the first task was sent:"
     )
-    return "\n\n".join([begin, pages.table(["", *WAYS], rows)])
+    return "\n\n".join([begin, pages.table(["", *WAYS], rows), _beside(results)]).strip()
 
 
 def _shown(case: str, result: Any) -> str:
