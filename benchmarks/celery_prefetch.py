@@ -3,8 +3,10 @@
     python -m benchmarks.celery_prefetch --celery 5.4.0 5.6.3 5.7.0 --brokers 3.10 4.3
 
 Each version of Celery gets an environment of its own, kept in the folder of ``--environments``.
-Without ``--celery`` the installed one is measured, without ``--brokers`` on the tests' broker. What
-was printed goes into docs/celery.md, from one file or several::
+Without ``--celery`` the installed one is measured, without ``--brokers`` on the tests' broker. The
+cases ``hoarding``, ``cpu``, ``changes`` and ``rate`` run only where ``--cases`` names them. What
+was printed goes into docs/celery.md, from one file or several; a table of which none has anything
+stays as it is::
 
     python -m benchmarks.celery_prefetch --page found.json ...
 """
@@ -146,9 +148,9 @@ class Bench:
                 worker.publish(range(30), seconds=1.0, queue=name)
             return self.settled(queues, 4)
 
-    def hoarding(self) -> dict[str, Any]:
+    def hoarding(self, multiplier: int, late: bool) -> dict[str, Any]:
         """16 tasks of 1.5 s; a second worker joins a second later: who does how many, and when."""
-        options: dict[str, Any] = {"multiplier": 4, "late": self._adapt}
+        options: dict[str, Any] = {"multiplier": multiplier, "late": late}
         options["goals"] = {"buffer_time": 0.1}
         with ExitStack() as stack:
             queues = stack.enter_context(self.queues())
@@ -232,6 +234,17 @@ def _cpu_seconds(pid: int) -> float:
     return total
 
 
+MULTIPLIERS = (4, 8)
+"""Of the hoarding case: with the first two processes may take half of the tasks, with the second
+all of them."""
+
+WAYS = {
+    "plain": (False, False),
+    "plain, late acks": (False, True),
+    "`buffer_time=0.1`": (True, True),
+}
+"""Whether workers of the hoarding case are adapted, and acknowledge late."""
+
 CASES: dict[str, Callable[[Bench], Any]] = {
     "pool_grow": Bench.pool_grow,
     "autoscale": Bench.autoscale,
@@ -255,7 +268,7 @@ def environment(version: str, folder: Path) -> str:
     """The interpreter of an environment with this version of Celery, made if there is none."""
     if version == celery.__version__:
         return sys.executable
-    place = folder / f"celery-{version}"
+    place = folder.resolve() / f"celery-{version}"  # workers run in folders of their own
     python = place / "bin" / "python"
     if not (place / "made").exists():
         venv.create(place, with_pip=True)
@@ -263,6 +276,14 @@ def environment(version: str, folder: Path) -> str:
         subprocess.run([str(python), *words], check=True)
         (place / "made").touch()
     return str(python)
+
+
+def versions(python: str) -> dict[str, str]:
+    """Those of Celery and of what it stands on, in the environment of an interpreter."""
+    names = ("celery", "kombu", "amqp")
+    code = f"from importlib.metadata import version; print(*map(version, {names!r}))"
+    found = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    return dict(zip(names, found.stdout.split(), strict=True))
 
 
 @contextmanager
@@ -296,6 +317,17 @@ def costs(broker: Broker, python: str, pool: str) -> dict[str, Any]:
     }
 
 
+def hoardings(broker: Broker, python: str) -> dict[str, dict[str, Any]]:
+    """Who does how many tasks, by the multiplier and by how the workers are."""
+    return {
+        str(multiplier): {
+            name: Bench(broker, "classic", python, adapt).hoarding(multiplier, late)
+            for name, (adapt, late) in WAYS.items()
+        }
+        for multiplier in MULTIPLIERS
+    }
+
+
 def table(
     broker: Broker, kind: QueueKind, python: str, cases: list[str]
 ) -> dict[str, dict[str, Any]]:
@@ -314,7 +346,10 @@ def table(
 
 
 def page(results: Sequence[Mapping[str, Any]]) -> str:
-    """The table of all versions of Celery, brokers and kinds of queues, in Markdown."""
+    """The table of all versions of Celery, brokers and kinds of queues, in Markdown.
+
+    Below it stand the versions that Celery's libraries had.
+    """
     cells: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     columns: dict[str, None] = {}
     for found in results:
@@ -332,25 +367,44 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
         ]
         for (case, worker), row in cells.items()
     ]
-    parts = [pages.table(["case", *columns], rows)]
-    hoarding = [
+    if not rows:
+        return ""
+    return "\n\n".join([pages.table(["case", *columns], rows), _beside(results)]).strip()
+
+
+def _beside(results: Sequence[Mapping[str, Any]]) -> str:
+    """Which libraries each version of Celery ran with, where that was noted."""
+    used: dict[str, dict[str, None]] = {}
+    for found in results:
+        if "kombu" in found:
+            libraries = f"kombu {found['kombu']} and py-amqp {found['amqp']}"
+            used.setdefault(libraries, {})[found["celery"]] = None
+    return "; ".join(f"Celery {', '.join(sorted(each))} with {name}" for name, each in used.items())
+
+
+def hoarding_page(results: Sequence[Mapping[str, Any]]) -> str:
+    """The hoarding case of all versions of Celery and brokers, in Markdown."""
+    results = sorted(results, key=lambda found: (found["broker"], found["celery"]))
+    rows = [
         [
-            f"Celery {found['celery']} on {found['broker']}",
+            f"multiplier {multiplier}, Celery {found['celery']} on {found['broker']}",
             *(
-                f"{one['split'][0]} and {one['split'][1]} in {one['seconds']:.1f} s"
-                for one in (found["hoarding"]["plain"], found["hoarding"]["adapted"])
+                "{} and {} in {:.1f} s".format(*ways[name]["split"], ways[name]["seconds"])
+                for name in WAYS
             ),
         ]
+        for multiplier in map(str, MULTIPLIERS)
         for found in results
-        if "hoarding" in found
+        for ways in [found.get("hoarding", {}).get(multiplier)]
+        if ways is not None
     ]
-    if hoarding:
-        parts += [
-            "Hoarding: two workers of 2 processes, 16 tasks of 1.5 s; the second begins to consume "
-            f"{JOINS_AFTER_SECONDS:g} s after the first task was sent:",
-            pages.table(["", "plain", "`buffer_time=0.1`"], hoarding),
-        ]
-    return "\n\n".join(parts)
+    if not rows:
+        return ""
+    begin = (
+        "Hoarding: two workers of 2 processes, 16 tasks of 1.5 s; the second begins to consume "
+        f"{JOINS_AFTER_SECONDS:g} s after the first task was sent:"
+    )
+    return "\n\n".join([begin, pages.table(["", *WAYS], rows), _beside(results)]).strip()
 
 
 def _shown(case: str, result: Any) -> str:
@@ -374,21 +428,22 @@ def run() -> dict[str, Any]:
     with start_broker() as broker:
         kinds: list[QueueKind] = ["classic", "quorum"]
         found: dict[str, Any] = {
-            "celery": celery.__version__,
+            **versions(sys.executable),
             "broker": ".".join(map(str, broker.version)),
         }
         for kind in kinds:
             found[kind] = table(broker, kind, sys.executable, list(CASES))
-        found["hoarding"] = {
-            "plain": Bench(broker, "classic", sys.executable, False).hoarding(),
-            "adapted": Bench(broker, "classic", sys.executable, True).hoarding(),
-        }
+        found["hoarding"] = hoardings(broker, sys.executable)
         found["cpu"] = costs(broker, sys.executable, "prefork")
     return found
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.celery_prefetch")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.celery_prefetch",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--celery", nargs="*", default=[], metavar="VERSION")
     parser.add_argument("--brokers", nargs="*", default=[], metavar="VERSION")
     parser.add_argument("--kinds", nargs="*", default=["classic", "quorum"])
@@ -402,15 +457,17 @@ def main() -> int:
     given = parser.parse_args()
     if given.page:
         results = [each for file in given.page for each in json.loads(file.read_text())]
-        pages.put("celery.md", "prefetch", page(results))
+        for name, section in (("prefetch", page(results)), ("hoarding", hoarding_page(results))):
+            if section:
+                pages.put("celery.md", name, section)
         return 0
-    pythons = {each: environment(each, given.environments) for each in given.celery}
+    pythons = [environment(each, given.environments) for each in given.celery]
     results = []
     for version in given.brokers or [None]:
         with broker_of(version) as broker:
-            for name, python in (pythons or {celery.__version__: sys.executable}).items():
+            for python in pythons or [sys.executable]:
                 found: dict[str, Any] = {
-                    "celery": name,
+                    **versions(python),
                     "broker": ".".join(map(str, broker.version)),
                 }
                 in_table = [each for each in given.cases if each in CASES]
@@ -422,10 +479,7 @@ def main() -> int:
                             bench = Bench(broker, kind, python, adapt=True)
                             found[f"changes, {kind}, {pool}"] = bench.changes(pool)
                 if "hoarding" in given.cases:
-                    found["hoarding"] = {
-                        "plain": Bench(broker, "classic", python, False).hoarding(),
-                        "adapted": Bench(broker, "classic", python, True).hoarding(),
-                    }
+                    found["hoarding"] = hoardings(broker, python)
                 for pool in given.pools if "cpu" in given.cases else []:
                     found[f"cpu, {pool}"] = costs(broker, python, pool)
                 if "rate" in given.cases:

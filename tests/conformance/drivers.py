@@ -81,7 +81,7 @@ class Driver:
     """Messages that it works on at once where handlers are what limits it."""
     reports_within: float = 0.0
     """Seconds in which a handler in another process says that it is done: until then it runs, as
-    far as the client knows."""
+    far as the client knows. Such a client has ``handlers`` of them, with one message each."""
     repeated_at_stop: int = 0
     """Messages that an orderly stop may run again by the client's own doing."""
     says_handlers: bool = True

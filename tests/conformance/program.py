@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import multiprocessing
 import os
 import random
@@ -25,7 +24,10 @@ from typing import Any
 from controlmq.clients.channel_runner import Runner
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
+from controlmq.consumer.lanes import Lane
+from controlmq.consumer.window import Window
 from controlmq.loop import Sample, Step
+from tests.conformance.slots import Slots
 from tests.faults.record import Event, Record
 
 LOOK_EVERY_SECONDS = 0.02
@@ -70,7 +72,8 @@ class Program:
         self._session = multiprocessing.RawValue("i", 0)
         self._lock = threading.Lock()
         self._open = False
-        self._consumer: Consumer | None = None
+        self._slots: Slots | None = None
+        """Those of the consumer that was subscribed last."""
         self._notes: Path | None = Path(order["notes"]) if "notes" in order else None
         self._free = asyncio.Semaphore(order.get("handlers", MOST_TASKS))
         self.settings: dict[str, Any] = {
@@ -154,7 +157,8 @@ class Program:
             with self._notes.open("a") as file:
                 sample = step.sample
                 noted = {"rate": sample.rate, "buffer_time": sample.buffer_time}
-                file.write(json.dumps({**noted, "prefetch": step.prefetch}) + "\n")
+                noted |= {"prefetch": step.prefetch, "at": time.monotonic()}
+                file.write(json.dumps(noted) + "\n")
 
     def _note_hand_overs(self, consumer: Consumer) -> None:
         """Write down when messages are handed over, by the clock of the core."""
@@ -169,15 +173,12 @@ class Program:
 
         consumer.gate.count = noted  # type: ignore[method-assign]
 
-    def slots(self) -> int:
-        """Messages that the broker may have in flight, now or as soon as a lane is opened."""
-        if self._consumer is None:
-            return 0
-        window = self._consumer.window
-        return max(window.granted, math.ceil(window.target))
-
     def _write(self, event: Event, number: int = -1, redelivered: bool = False) -> None:
-        self.record.write(event, self.slots(), number, redelivered)
+        slots = 0 if self._slots is None else self._slots.most()
+        self.record.write(event, slots, number, redelivered)
+
+    def _above(self, slots: int, allowed: int) -> None:
+        self.record.write("above", slots, allowed)
 
     # Connections
 
@@ -186,7 +187,7 @@ class Program:
         program = self
 
         def subscribe(plain: Any, runner: Runner, consumer: Consumer) -> None:
-            program._consumer = consumer
+            program._slots = Slots(consumer, program._above)
             program._note_hand_overs(consumer)
             program._session.value += 1
             plain(runner, consumer)
@@ -211,6 +212,36 @@ class Program:
         for noted in (subscribe, stop, cancelled_by_broker):
             stand_before(Runner, noted)
         stand_before(Core, redelivered)
+        self._watch_slots()
+
+    def _watch_slots(self) -> None:
+        """Look at the slots whenever they can become more, whatever the client."""
+        program = self
+
+        def slots_of(consumer: Consumer) -> Slots | None:
+            slots = program._slots
+            return slots if slots is not None and slots.consumer is consumer else None
+
+        def actuate(plain: Any, consumer: Consumer, prefetch: float) -> None:
+            if slots := slots_of(consumer):
+                slots.changing()
+            plain(consumer, prefetch)
+
+        def opened(plain: Any, window: Window, consumer: Consumer, *given: Any) -> Lane:
+            lane: Lane = plain(window, consumer, *given)
+            if slots := slots_of(consumer):
+                slots.opened(lane)
+            return lane
+
+        def received(plain: Any, core: Core, lane: Lane, *given: Any) -> None:
+            plain(core, lane, *given)
+            if slots := slots_of(lane.consumer):
+                slots.look()
+
+        stand_before(Consumer, actuate)
+        stand_before(Window, opened)
+        for name in ("received", "delivered", "arrived"):
+            stand_before(Core, received, name)
 
     def _ended(self, event: Event) -> None:
         if self._open:
@@ -218,14 +249,15 @@ class Program:
         self._open = False
 
 
-def stand_before(kind: type, noted: Callable[..., Any]) -> None:
-    """Have ``noted`` called in place of the method of its name, with that method first."""
-    plain = getattr(kind, noted.__name__)
+def stand_before(kind: type, noted: Callable[..., Any], name: str | None = None) -> None:
+    """Have ``noted`` called in place of the method of its name, or ``name``, with that first."""
+    name = name or noted.__name__
+    plain = getattr(kind, name)
 
-    def called(*args: Any) -> Any:
-        return noted(plain, *args)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return noted(plain, *args, **kwargs)
 
-    setattr(kind, noted.__name__, called)
+    setattr(kind, name, called)
 
 
 def main() -> None:

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from tests.conformance.drivers import Driver
+from tests.conformance.slots import BrokerReadings, counted_above, noted_above
 from tests.faults.judging import Verdict
 from tests.faults.kinds import cut, itself, kill_consumer, stall, stop_consumer
 from tests.faults.record import HANDLED, Line
-from tests.faults.trial import Fault, Outcome, Trial, run
+from tests.faults.trial import Fault, Trial, run
 from tests.testbed import Broker, Proxy
 from tests.testbed.publishing import QueueKind, delete_queue
 
@@ -111,6 +112,8 @@ class Result:
     verdict: Verdict
     failures: list[str]
     changes: int
+    broker_readings: int
+    """How often the broker was asked what is unacknowledged."""
 
 
 def attempt(
@@ -122,6 +125,12 @@ def attempt(
     seed: int = 1,
 ) -> Result:
     """One trial of one client on one kind of queue."""
+    asked: list[BrokerReadings] = []
+
+    def watch(trial: Trial) -> BrokerReadings:
+        asked.append(BrokerReadings(broker.management, trial.queue))
+        return asked[0]
+
     outcome = run(
         conformance.fault,
         broker,
@@ -130,6 +139,7 @@ def attempt(
         driver.name,
         seed,
         bench=driver.bench(**conformance.further),
+        watch=watch,
     )
     if conformance.fault.inflict is stop_consumer:
         allowed = outcome.verdict.bound + driver.repeated_at_stop
@@ -140,9 +150,14 @@ def attempt(
     if driver.in_order:
         failures += out_of_order(outcome.lines)
     if conformance.reconnects and driver.knows_handled:
-        failures += handled_again(outcome, driver.reports_within)
+        failures += handled_again(outcome.lines, outcome.verdict.duplicates, driver)
+    readings = asked[0].readings
+    failures += noted_above(outcome.lines)
+    # Where nothing goes through for a while, acks and cancels take as long.
+    under_way = max(outcome.under_way, outcome.verdict.pause_seconds)
+    failures += counted_above(outcome.lines, readings, under_way)
     changed = sum(line.event == "sampled" for line in outcome.lines)
-    return Result(outcome.verdict, failures, changed)
+    return Result(outcome.verdict, failures, changed, len(readings))
 
 
 def out_of_order(lines: Sequence[Line]) -> list[str]:
@@ -162,23 +177,25 @@ def out_of_order(lines: Sequence[Line]) -> list[str]:
     return [f"{late} messages began after a later one"] if late else []
 
 
-def handled_again(outcome: Outcome, reports_within: float) -> list[str]:
+def handled_again(lines: Sequence[Line], duplicates: int, driver: Driver) -> list[str]:
     """Whether more was handled twice than was running when connections were lost.
 
-    A handler runs until it is done and has said so, ``reports_within`` seconds later at most.
+    A handler runs until it is done and has said so, at most ``reports_within`` seconds later where
+    it is in another process. Each of these has one message at most that it has not said is done:
+    Celery gives a process its next task when it has read the result of the last ("fair").
     """
     running, most = 0, 0
     done: list[float] = []
-    for line in outcome.lines:
+    for line in lines:
         if line.event == "begun":
             running += 1
         elif line.event in HANDLED:
             running -= 1
             done.append(line.time)
         elif line.event == "lost":
-            most += running + sum(time > line.time - reports_within for time in done)
+            unreported = sum(time > line.time - driver.reports_within for time in done)
+            most += max(running, min(running + unreported, driver.handlers))
             running = 0
-    duplicates = outcome.verdict.duplicates
     if duplicates <= most:
         return []
     return [f"{duplicates} handled twice, and at most {most} were running"]

@@ -77,42 +77,42 @@ def judge(
     killed broker forgets acks that it has not stored, from whatever consumer: what was handled
     since ``unsettled_since`` may come again.
     """
-    sessions = _sessions(lines)
+    lives = sessions(lines)
     handled = Counter(line.number for line in lines if line.event in HANDLED)
     since = fault_at if unsettled_since is None else unsettled_since
     forgotten = sum(line.event == "handled" and since <= line.time <= fault_at for line in lines)
-    slots = [each.slots_at_end(fault_at, under_way) for each in sessions]
+    slots = [each.slots_at_end(fault_at, under_way) for each in lives]
     return Verdict(
         handled=len(handled),
         lost=len(set(confirmed) - handled.keys()),
-        requeued=_requeued(sessions, slots, forgotten),
+        requeued=_requeued(lives, slots, forgotten),
         duplicates=sum(handled.values()) - len(handled) + left,
-        bound=forgotten
-        + sum(n for n, each in zip(slots, sessions, strict=True) if not each.orderly),
-        losses=sum(not each.orderly for each in sessions),
+        bound=forgotten + sum(n for n, each in zip(slots, lives, strict=True) if not each.orderly),
+        losses=sum(not each.orderly for each in lives),
         pause_seconds=_longest_pause(lines, fault_at),
     )
 
 
-def _sessions(lines: Sequence[Line]) -> list[Session]:
+def sessions(lines: Sequence[Line]) -> list[Session]:
+    """The connections of these lines, in order."""
     starts = [number for number, line in enumerate(lines) if line.event == "opened"]
     return [
         Session(lines[start:end]) for start, end in pairwise([*starts, len(lines)]) if end > start
     ]
 
 
-def _requeued(sessions: Sequence[Session], slots: Sequence[int], forgotten: int) -> int:
+def _requeued(lives: Sequence[Session], slots: Sequence[int], forgotten: int) -> int:
     """Redeliveries that no ended connection explains.
 
     Before the first connection has ended there is no reason for one. Afterwards there are at most
     as many, all in all, as the ended connections had slots and as the broker forgot acks.
     """
     explained, seen, unexplained = 0, 0, 0
-    for session, slots_at_end in zip(sessions, slots, strict=True):
+    for session, slots_at_end in zip(lives, slots, strict=True):
         seen += session.redelivered()
         unexplained = max(unexplained, seen - explained)
         explained += slots_at_end + forgotten
-    return max(unexplained, sum(each.twice() for each in sessions))
+    return max(unexplained, sum(each.twice() for each in lives))
 
 
 def _longest_pause(lines: Sequence[Line], fault_at: float) -> float:

@@ -14,13 +14,22 @@ from pathlib import Path
 from typing import Literal
 
 Event = Literal[
-    "opened", "redelivered", "begun", "handled", "late", "sampled", "fault", "lost", "closed"
+    "opened",
+    "redelivered",
+    "begun",
+    "handled",
+    "late",
+    "sampled",
+    "above",
+    "fault",
+    "lost",
+    "closed",
 ]
 """``opened``: a connection consumes. ``handled``: a message, not acknowledged yet. ``late``: the
 same, and the connection that brought it is gone. ``sampled``: the controller moved the prefetch.
 ``fault``: the consumer inflicts one upon itself. ``lost`` and ``closed``: the connection ended,
-by a failure or in order. Only some consumers write ``redelivered``, a message that comes again, and
-``begun``, a handler has a message."""
+by a failure or in order. Only some consumers write ``redelivered``, a message that comes again,
+``begun``, a handler has a message, and ``above``, there are more slots than the number allowed."""
 
 HANDLED = ("handled", "late")
 

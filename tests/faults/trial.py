@@ -6,7 +6,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -222,10 +222,12 @@ def run(
     cluster: Cluster | None = None,
     defect: str | None = None,
     bench: Bench = USUAL_BENCH,
+    watch: Callable[[Trial], AbstractContextManager[object]] = nullcontext,
 ) -> Outcome:
     """One trial, with the consumer behind ``proxy``; ``defect`` plants one in the consumer.
 
-    Of a ``cluster``, ``broker`` is the node that publisher and consumer connect to.
+    Of a ``cluster``, ``broker`` is the node that publisher and consumer connect to. ``watch`` is
+    there for as long as the consumer.
     """
     proxy.set_delay(NETWORK_DELAY_SECONDS)
     trial = Trial(broker, proxy, kind, seed, cluster, bench, fault.queue_arguments)
@@ -251,6 +253,7 @@ def run(
             defect=defect,
         )
         stack.callback(trial.consumer.destroy)
+        stack.enter_context(watch(trial))
         trial.wait_until(lambda: len(trial.reader.handled) >= before, f"{before} are handled")
         trial.strike()
         fault.inflict(trial)

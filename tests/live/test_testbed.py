@@ -29,8 +29,9 @@ from tests.testbed.publishing import (
     declare_queue,
     declared_queue,
     fill,
+    process_until,
 )
-from tests.testbed.wire import CONSUME, Qos, amqp_methods, qos_calls
+from tests.testbed.wire import CONSUME, Qos, amqp_methods, deliveries, qos_calls, stamped
 
 
 def take(parameters: Any, queue: str, count: int) -> list[int]:
@@ -369,6 +370,27 @@ def test_the_recording_shows_every_prefetch_a_client_asked_for(
     assert qos_calls(first) == [Qos(0, 5, False), Qos(0, 20, True)]
     assert CONSUME in [method[:2] for method in amqp_methods(first)]
     assert qos_calls(second) == []
+
+
+def test_stamps_tell_which_messages_a_client_got_and_when(
+    broker: Broker, queue_name: str, tmp_path: Path
+) -> None:
+    fill(broker.parameters, queue_name, 3, size=200_000)  # several frames each
+    got: list[float] = []
+    with (
+        broker.proxied(delay=0.05, stamps=tmp_path) as proxy,
+        connected(proxy.parameters) as connection,
+    ):
+        began = time.monotonic()
+        channel = connection.channel()
+        channel.basic_consume(queue_name, lambda *_: got.append(time.monotonic()), auto_ack=True)
+        process_until(connection, lambda: len(got) == 3, "all have come")
+    (chunks,) = stamped(tmp_path)
+    found = list(deliveries(chunks))
+    assert [int(each.body) for each in found] == [0, 1, 2]
+    assert {each.routing_key for each in found} == {queue_name}
+    for each, when in zip(found, got, strict=True):
+        assert began + 0.05 <= each.when <= when
 
 
 def test_the_parser_leaves_out_an_unfinished_frame_and_refuses_garbage() -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -86,9 +87,11 @@ class Broker:
             return True
         return False
 
-    def proxied(self, delay: float = 0.0, record: bool = False) -> Proxy:
+    def proxied(
+        self, delay: float = 0.0, record: bool = False, stamps: Path | None = None
+    ) -> Proxy:
         """A :class:`Proxy` to this broker that delays each direction by ``delay`` seconds."""
-        return Proxy(self.address, delay=delay, record=record, parameters=self.parameters)
+        return Proxy(self.address, delay, record, self.parameters, stamps)
 
     def kill(self) -> None:
         """End the broker as kill -9 does: no goodbye to anyone, nothing written any more.

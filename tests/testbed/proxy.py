@@ -27,9 +27,10 @@ class Proxy:
     It runs in a process of its own, so it takes no time from the consumer under test, and
     ends with it. Every method returns once the proxy has done what was asked.
 
-    With ``record`` it keeps what clients send, for :meth:`recorded`. ``parameters`` are the
-    broker's (guest at the target by default); ``proxy.parameters`` are those with the
-    proxy's address.
+    With ``record`` it keeps what clients send, for :meth:`recorded`. In the folder ``stamps`` it
+    writes down what the broker sends and when that was passed on, for
+    :func:`tests.testbed.wire.stamped`. ``parameters`` are the broker's (guest at the target by
+    default); ``proxy.parameters`` are those with the proxy's address.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Proxy:
         delay: float = 0.0,
         record: bool = False,
         parameters: Any = None,
+        stamps: Path | None = None,
     ) -> None:
         self._parameters = parameters
         self._lock = threading.Lock()
@@ -50,7 +52,10 @@ class Proxy:
             text=True,
         )
         try:
-            self.port = int(self._ask("listen", host=target[0], port=target[1], record=record))
+            host, port = target
+            folder = None if stamps is None else str(stamps)
+            answer = self._ask("listen", host=host, port=port, record=record, stamps=folder)
+            self.port = int(answer)
             self.set_delay(delay)
         except BaseException:
             self.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import io
 import json
 import os
 import select
@@ -35,6 +36,9 @@ LATE_AT_MOST = 0.0005
 
 PR_SET_TIMERSLACK = 29
 
+STAMP = struct.Struct("=dI")
+"""Before each stamped chunk: when it was passed on, in seconds, and its length."""
+
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -55,11 +59,16 @@ class Direction:
     """
 
     def __init__(
-        self, source: socket.socket, sink: socket.socket, recording: bytearray | None
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        recording: bytearray | None = None,
+        stamped: io.BufferedWriter | None = None,
     ) -> None:
         self.source = source
         self.sink = sink
         self.recording = recording
+        self.stamped = stamped
         self.chunks: deque[tuple[float, memoryview]] = deque()
         self.buffered = 0
         self.reading = True
@@ -105,6 +114,9 @@ class Direction:
                 sent = self.sink.send(part)
             except BlockingIOError:
                 sent, self.sink_full = 0, True
+            if self.stamped is not None and sent:
+                self.stamped.write(STAMP.pack(now, sent))
+                self.stamped.write(chunk[:sent])
             self.buffered -= sent
             if network.rate:
                 self.idle_from = max(now, self.idle_from) + sent / network.rate
@@ -116,7 +128,11 @@ class Link:
     """One client, its connection to the target, and both directions between them."""
 
     def __init__(
-        self, client: socket.socket, target: tuple[str, int], recording: bytearray | None
+        self,
+        client: socket.socket,
+        target: tuple[str, int],
+        recording: bytearray | None,
+        stamped: io.BufferedWriter | None,
     ) -> None:
         self.client = client
         self.server = socket.socket()
@@ -127,20 +143,27 @@ class Link:
         self.server.connect_ex(target)
         self.directions = (
             Direction(self.client, self.server, recording),
-            Direction(self.server, self.client, None),
+            Direction(self.server, self.client, stamped=stamped),
         )
 
     @property
     def done(self) -> bool:
         return all(direction.done for direction in self.directions)
 
+    def _end_stamps(self) -> None:
+        for direction in self.directions:
+            if direction.stamped is not None:
+                direction.stamped.close()
+
     def reset(self) -> None:
+        self._end_stamps()
         for end in (self.client, self.server):
             with contextlib.suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             end.close()
 
     def close(self) -> None:
+        self._end_stamps()
         self.client.close()
         self.server.close()
 
@@ -152,6 +175,8 @@ class ProxyProcess:
         self.network = Network()
         self.links: list[Link] = []
         self.recordings: list[bytearray] | None = None
+        self.stamps: str | None = None
+        self.accepted = 0
         self.target = ("", 0)
         self.listener: socket.socket | None = None
         self.commands = b""
@@ -221,7 +246,11 @@ class ProxyProcess:
         if self.recordings is not None:
             recording = bytearray()
             self.recordings.append(recording)
-        self.links.append(Link(client, self.target, recording))
+        stamped = None
+        if self.stamps is not None:
+            stamped = open(os.path.join(self.stamps, f"{self.accepted}.stamps"), "wb")  # noqa: SIM115
+        self.accepted += 1
+        self.links.append(Link(client, self.target, recording, stamped))
 
     def obey(self) -> bool:
         """Carry out the commands that came; False when there will be no more."""
@@ -237,9 +266,10 @@ class ProxyProcess:
             self.do_cut()
         return bool(received)
 
-    def do_listen(self, host: str, port: int, record: bool) -> int:
+    def do_listen(self, host: str, port: int, record: bool, stamps: str | None) -> int:
         self.target = (socket.gethostbyname(host), port)
         self.recordings = [] if record else None
+        self.stamps = stamps
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         return int(self.listener.getsockname()[1])
 

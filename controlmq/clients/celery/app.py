@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import Celery
 
-from controlmq.clients.celery.refusing import notice_version
+from controlmq.clients.celery.refusing import check_not_shared, notice_version
 from controlmq.clients.celery.step import WindowStep
 from controlmq.clients.celery.worker import moves_prefetch
 from controlmq.clients.settings import settings_from
@@ -30,6 +30,7 @@ def adapt(app: Any, *args: Any, **kwargs: Any) -> Any:
     ):
         raise InputError("the app is adapted already.")
     settings = settings_from(*args, **kwargs)
+    check_not_shared(settings)
     if settings.prefetch is not None and not moves_prefetch(settings):
         raise InputError(
             f"prefetch is {settings.prefetch:g}, and without a law that moves it the prefetch is "

@@ -256,8 +256,14 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
         on_cancel: Callable[[str], Any] | None = None,
         argsig: str = "BssbbbbF",
     ) -> str:
-        """As py-amqp's; plain where nothing can be adapted: no acks, no limit, or exclusive."""
+        """As py-amqp's; plain where nothing can be adapted: no acks, no limit, or exclusive.
+
+        The step refuses what it knows of. Queues that are added while the worker runs come here.
+        """
         if no_ack or exclusive or callback is None or not self.worker.asked:
+            if no_ack or exclusive:
+                why = "without acks" if no_ack else "exclusively"
+                self.worker.notice_not_adapted(queue, why)
             with self.window_lock:
                 self.runner.core.ledger.whole = False
             tag: str = super().basic_consume(

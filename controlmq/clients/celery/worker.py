@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,6 +30,8 @@ LINGER_SECONDS = 1.0
 """Seconds for which held acks make up for slots that Celery asks for no more, before lanes go: it
 seldom asks for another prefetch soon."""
 
+log = logging.getLogger("controlmq")
+
 
 def moves_prefetch(settings: Settings) -> bool:
     """Whether a law moves the prefetch; else it is what Celery asks for, also with a ceiling."""
@@ -36,6 +39,12 @@ def moves_prefetch(settings: Settings) -> bool:
     return settings.controller is not None or bool(
         given.get("buffer_time") is not None or given.get("protect")
     )
+
+
+def given_goals(settings: Settings) -> list[str]:
+    """The words of the goals that a worker has, for some queue at least; with its controller."""
+    goals = ["controller"] if settings.controller is not None else []
+    return goals + [name for name, value in settings.goals.given.items() if value]
 
 
 def early_tasks(tasks: Mapping[str, Any]) -> list[str]:
@@ -67,6 +76,8 @@ class AdaptiveWorker:
         self._controllers = Controllers()
         self._last: dict[str, ControlledConsumer] = {}
         """The consumers before, by their queues."""
+        self._not_adapted: set[str] = set()
+        """Queues of which it was logged that they are not adapted."""
         self._buckets: tuple[Bucket, Bucket] | None = None
         """Of openings and hand-overs, where one rate is for all queues together."""
 
@@ -104,6 +115,16 @@ class AdaptiveWorker:
             plan.linger = 0.0 if early_tasks(self.tasks) else LINGER_SECONDS
         self._last[queue] = consumer
         return consumer, load
+
+    def notice_not_adapted(self, queue: str, why: str) -> None:
+        """Log once that a queue has neither a window nor a bound on its rate."""
+        if queue not in self._not_adapted:
+            self._not_adapted.add(queue)
+            log.warning(
+                "queue %s is consumed %s, so neither its prefetch nor its rate is bounded",
+                queue,
+                why,
+            )
 
     def _law(
         self, last: ControlledConsumer | None, settings: Settings, queue: str

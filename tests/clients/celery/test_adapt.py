@@ -29,6 +29,9 @@ def test_what_is_not_understood_is_refused_in_a_sentence() -> None:
         adapt(app, prefech=3)
     with pytest.raises(InputError, match="at_most is"):
         adapt(app, at_most="often")
+    with pytest.raises(InputError, match="shared is 'mails', and Celery's workers cannot share"):
+        adapt(app, at_most=100, shared="mails")
+    assert adapt(app) is app, "what was refused left nothing behind"
 
 
 def test_no_other_client_library_is_imported() -> None:

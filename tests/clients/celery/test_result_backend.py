@@ -22,6 +22,7 @@ def adapted(app: Celery, green: bool) -> Celery:
         conninfo=Connection("amqp://"),
         hub=None,
         call_soon=None,
+        prefetch_multiplier=4,
     )
     step: Any = type("Step", (WindowStep,), {"settings": settings_from()})
     step(consumer)

@@ -35,6 +35,6 @@ def test_the_example_does_its_tasks(broker: Broker, queue: DeclareQueue, tmp_pat
             [sys.executable, str(EXAMPLES / "celery_worker.py")], env=variables, check=True
         )
         wait_for(worker, lambda: log.read_text().count("handled ") >= 101, "all is done")
+        assert_empty(broker, name)
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
-    assert_empty(broker, name)

@@ -64,8 +64,16 @@ def test_a_time_in_the_buffer_moves_the_prefetch(
             {"adapt": {"buffer_time": 0.1}, "late": False},
             "Error: task shop.work is acknowledged before it runs",
         ),
+        (
+            {"adapt": {"at_most": 25}, "multiplier": 0},
+            "Error: worker_prefetch_multiplier is 0, which means no prefetch, and at_most needs",
+        ),
+        (
+            {"adapt": {"at_most": 25}, "no_ack": True},
+            "Error: queue orders is consumed without acks (no_ack)",
+        ),
     ],
-    ids=["broker", "early acks"],
+    ids=["broker", "early acks", "no prefetch", "no acks"],
 )
 def test_what_cannot_work_is_refused_in_a_sentence(
     broker: Broker, tmp_path: Path, shop: dict[str, object], sentence: str
@@ -78,3 +86,13 @@ def test_what_cannot_work_is_refused_in_a_sentence(
         assert "Traceback" not in worker.log
     finally:
         worker.close()
+
+
+def test_a_queue_without_acks_is_consumed_as_ever_and_that_is_logged_once(
+    queue: DeclareQueue, start: StartWorker
+) -> None:
+    name = queue("classic")
+    worker = start(name, no_ack=True)
+    worker.publish(range(20))
+    worker.wait(lambda: len(worker.done) == 20, "all is done")
+    assert worker.log.count(f"queue {name} is consumed without acks") == 1

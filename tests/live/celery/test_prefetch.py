@@ -50,13 +50,13 @@ def test_whatever_changes_nothing_is_lost_or_delivered_again(
     worker = start(name, pool=pool, kind=kind, late=late, concurrency=4, plan=plan)
     worker.publish(range(TASKS), seconds=0.002)
     worker.wait(lambda: len(worker.done) >= TASKS and worker.changed, "all is done")
+    assert_empty(broker, name)
     worker.stop()
     assert sorted(worker.begun) == list(range(TASKS))
     assert worker.redelivered == []
     # Where no ack can be held, a lane of one slot stands in while the only one is replaced.
     excess = 0 if late else 1
     assert [each for each in worker.over if each.most > each.bound + excess] == []
-    assert_empty(broker, name)
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
@@ -89,6 +89,9 @@ def test_tasks_go_on_behind_many_that_wait_for_their_time(
     stats = worker.stats()
     assert stats["controlmq"]["parked"] == PARKED
     assert stats["prefetch_count"] == PARKED + 4
+    broker.management.wait_for_queue(
+        name, lambda view: view.messages_unacknowledged == PARKED, "what is done is acknowledged"
+    )
     worker.stop()
     broker.management.wait_for_queue(
         name, lambda view: view.messages_ready == PARKED, "what waited is back in its queue"
@@ -142,5 +145,5 @@ def test_after_refused_lanes_there_is_a_single_subscription(
         worker.wait(lambda: worker.changed and set(worker.begun) == set(range(TASKS)), "all ran")
         assert worker.log.count("Connection to broker lost") == 2
         assert "ends the connection when a further consumer is added" in worker.log
+        assert_empty(broker, name)
         worker.stop()
-    assert_empty(broker, name)

@@ -13,7 +13,14 @@ from tests.testbed.celery_worker import Worker
 from tests.testbed.proxy import proxied
 from tests.testbed.publishing import DeclareQueue, connected
 
-HOLDING = {"adapt": {"window": "single"}, "multiplier": 8, "plan": [1]}
+PROCESSES = 2
+
+HOLDING = {
+    "adapt": {"window": "single"},
+    "concurrency": PROCESSES,
+    "multiplier": 8,
+    "plan": [1],
+}
 """A worker that asks for prefetch 16 and then for 1: it holds the acks of what it does."""
 
 
@@ -39,7 +46,9 @@ def test_a_stop_sends_held_acks(
     worker.wait(lambda: held(worker, name) > 8, "acks are held")
     worker.stop(how)
     done = {each.number for each in worker.done}
-    wait_until(lambda: ready(broker, name) == 60 - len(done), "what was not done is back")
+    # A process that has done a task may not have reported it yet, and then that is back too.
+    allowed = range(60 - len(done), 60 - len(done) + PROCESSES + 1)
+    wait_until(lambda: ready(broker, name) in allowed, f"what was not done is back: {allowed}")
 
 
 def test_after_a_reconnect_no_task_runs_again_but_those_that_were_running(
@@ -54,7 +63,7 @@ def test_after_a_reconnect_no_task_runs_again_but_those_that_were_running(
         worker.wait(lambda: len(set(worker.begun)) == 60, "all have run")
         assert_empty(broker, name)
         worker.stop()
-    assert len(worker.twice) <= 2, "the pool has 2 processes"
+    assert len(worker.twice) <= PROCESSES
     assert set(worker.twice.values()) <= {2}
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.drivers import DRIVERS, Driver
+from tests.conformance.drivers import BY_NAME, DRIVERS, Driver
+from tests.conformance.goals import GOALS, hold
 from tests.conformance.trials import OTHERS, Conformance, attempt
 from tests.testbed import Broker
 from tests.testbed.publishing import QueueKind
@@ -48,3 +49,12 @@ def test_a_consumer_timeout(broker: Broker, driver: Driver) -> None:
     if not TIMEOUT.possible(broker, "quorum"):
         pytest.skip("RabbitMQ 4.3 is the first to cancel a consumer that is late")
     assert_passes(TIMEOUT, driver, broker, "quorum", seed=5)
+
+
+def test_a_time_in_the_buffer_is_judged_by_network_and_handler(broker: Broker) -> None:
+    (goal,) = [goal for goal in GOALS if goal.name == "buffer time"]
+    found = hold(goal, BY_NAME["pika asyncio"], broker, samples=5, interval=0.2)
+    assert found["judged_by"] == "stamps"
+    assert found["begun"] > 0
+    # Whether it is held is not for so short a run to say.
+    assert [each for each in found["failures"] if not each.startswith("off by")] == []

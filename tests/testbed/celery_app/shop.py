@@ -30,6 +30,7 @@ def make_app(
     queues: list[str],
     kind: str = "classic",
     late: bool = True,
+    no_ack: bool = False,
     multiplier: int = 2,
     adapt: dict[str, Any] | None = None,
     notes: str = "",
@@ -44,7 +45,9 @@ def make_app(
     app = Celery("shop", broker=url, set_as_current=False)
     arguments = {"x-queue-type": kind}
     app.conf.update(
-        task_queues=[Queue(name, name, name, queue_arguments=arguments) for name in queues],
+        task_queues=[
+            Queue(name, name, name, queue_arguments=arguments, no_ack=no_ack) for name in queues
+        ],
         task_default_queue=queues[0],
         task_default_exchange=queues[0],
         task_default_routing_key=queues[0],

@@ -1,0 +1,111 @@
+"""Benchmarks say in their tables what was checked, and whether a goal was met."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks import celery_prefetch, client_conformance, client_cost, fleet_bound
+from benchmarks.measure import spread
+
+TRIAL = {"client": "taskiq", "trial": "stall", "duplicates": 0, "bound": 0, "failures": []}
+GOAL = {"client": "taskiq", "trial": "rate", "deviation": 0.004, "allowed": 0.01, "failures": []}
+
+
+def row(table: str, begin: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| {begin} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_table_of_clients_says_in_how_many_trials_the_bound_was_checked() -> None:
+    results: list[dict[str, Any]] = [
+        {**TRIAL, "queue": "classic"},
+        {**TRIAL, "queue": "quorum", "bound_checked": True},
+    ]
+    assert row(client_conformance.table(results), "taskiq") == ["taskiq", "2", "1 of 2"]
+
+
+def test_the_table_of_clients_marks_goals_that_the_consumer_judged_itself() -> None:
+    sensed = client_conformance.table([GOAL])
+    assert row(sensed, "taskiq")[1] == "+0.40 % \\*"
+    assert sensed.endswith(client_conformance.SENSED_NOTE)
+    stamped = client_conformance.table([{**GOAL, "judged_by": "hand-overs"}])
+    assert row(stamped, "taskiq")[1] == "+0.40 %"
+    assert client_conformance.SENSED_NOTE not in stamped
+
+
+def test_a_trial_that_only_raised_is_a_failed_one() -> None:
+    result = {"client": "taskiq", "trial": "stall", "failures": ["OSError: no broker"]}
+    assert row(client_conformance.table([result]), "taskiq")[1] == "0 of 1"
+
+
+def test_unchecked_results_are_done_again_where_that_is_asked_for(tmp_path: Any) -> None:
+    state = client_conformance.State(tmp_path / "state.jsonl")
+    what = {"client": "taskiq", "trial": "stall", "queue": "classic", "broker": "3.10"}
+    state.add({**what, "failures": [], "seconds": 1.0})
+    assert client_conformance.State(tmp_path / "state.jsonl").has(what)
+    assert not client_conformance.State(tmp_path / "state.jsonl", unchecked=True).has(what)
+    state.add({**what, "failures": [], "seconds": 1.0, "bound_checked": True})
+    assert client_conformance.State(tmp_path / "state.jsonl", unchecked=True).has(what)
+
+
+def test_the_table_of_costs_has_every_client_and_how_often_it_was_measured() -> None:
+    ratios = [0.9, 1.0, 1.2]
+    own = {
+        "bare_seconds_per_message": spread([1e-4] * 3),
+        "controlmq_seconds_per_message": spread([1.1e-4] * 3),
+        "ratios": spread(ratios),
+    }
+    cost = {"microseconds_plain": 550.0, "microseconds_adapted": 560.0, "ratios": ratios}
+    found = [
+        {"client_cost": {"Dramatiq": own, "met": True}},
+        [{"celery": "5.6.3", "cpu, solo": cost}],
+    ]
+    table = client_cost.table(found)
+    assert row(table, "Dramatiq") == ["Dramatiq", "100", "110", "1.00 (0.90 to 1.20)", "3"]
+    assert row(table, "Celery 5.6.3, solo")[1:] == ["550", "560", "1.00 (0.90 to 1.20)", "3"]
+
+
+def test_the_table_of_hoarding_has_a_column_for_each_way() -> None:
+    ways = {
+        name: {"split": [10 - at, 6 + at], "seconds": 7.5}
+        for at, name in enumerate(celery_prefetch.WAYS)
+    }
+    found = {"celery": "5.6.3", "broker": "4.3.6", "hoarding": {"4": ways}}
+    cells = row(celery_prefetch.hoarding_page([found]), "multiplier 4, Celery 5.6.3 on 4.3.6")
+    assert cells[1:] == ["10 and 6 in 7.5 s", "9 and 7 in 7.5 s", "8 and 8 in 7.5 s"]
+    assert celery_prefetch.hoarding_page([{"celery": "5.6.3", "broker": "4.3.6"}]) == ""
+
+
+FLEET: dict[str, Any] = {
+    "rate": 100.0,
+    "seconds": 600.0,
+    "most_in_1_s": 104,
+    "most_in_10_s": 1000,
+    "rate_when_all_are_well": {"least": 99.0, "mean": 99.4},
+    "slowest_take_over_seconds": 4.6,
+    "killed": 17,
+    "stopped": 4,
+    "added": 17,
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"most_in_1_s": 106},
+        {"most_in_10_s": 1011},
+        {"rate_when_all_are_well": {"least": 96.9, "mean": 99.4}},
+        {"slowest_take_over_seconds": 10.1},
+    ],
+    ids=str,
+)
+def test_a_fleet_meets_its_goal_where_all_of_it_holds(wrong: dict[str, Any]) -> None:
+    assert fleet_bound.met(FLEET)
+    assert not fleet_bound.met({**FLEET, **wrong})
+
+
+def test_the_row_of_a_fleet_says_what_happened_to_it() -> None:
+    cells = row(fleet_bound.table(FLEET), "600 s: 17 killed, 4 stopped, 17 added")
+    assert cells[1:] == ["104", "1000", "99.4/s, 99.0/s", "4.6 s at most"]
