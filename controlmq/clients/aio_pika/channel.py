@@ -48,6 +48,10 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         """Messages with an id that are out, by their delivery tags: where to note their acks, and
         under which key."""
         self._in_transaction = False
+        self._reading = False
+        """Whether a message is being read, of whichever lane."""
+        self._work: list[Any] = []
+        """On messages that were handed over meanwhile, in their order."""
         self._controllers = Controllers()
         self._asked_prefetch: int | None = None
         self._tags: set[str] = set()
@@ -69,17 +73,14 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         """What aiormq calls with each message of a lane, in its reader and so in order.
 
         It makes a task of what it gets back: of the handler's work on the message, where that is
-        handed over at once.
+        handed over at once. A gate may let several go, of any lane, and none of these overtakes
+        another.
         """
         subscription = self.subscriptions[lane.consumer.tag]
         handle, given = subscription.callback, subscription.given_acks
-        out, answerable = self._out, self._answerable
-        reading = False
-        work: Any = None
-        """Of the last message that was handed over while one is read."""
+        out, work, answerable = self._out, self._work, self._answerable
 
         def deliver(channel: Any, method: Any, properties: Any, message: Any) -> None:
-            nonlocal work
             key = key_of(properties)
             if key is not None:
                 if given.handled_before(key, method.redelivered, clock()):
@@ -87,29 +88,24 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
                     return
                 out[method.delivery_tag] = given, key
                 message = DeliveredMessage(method, message.header, message.body, answerable)
-            if not reading:
+            if self._reading:
+                work.append(handle(message))
+            else:
                 self._begin(handle(message))
-                return
-            if work is not None:
-                self._begin(work)  # a gate let several go
-            work = handle(message)
 
         receive = self.runner.receiver(lane, deliver)
 
         def on_message(message: Any) -> Any:
-            nonlocal reading, work
-            reading = True
+            self._reading = True
             try:
                 receive(self, message.delivery, message.header.properties, message)
-            except BaseException:
-                if work is not None:
-                    self._begin(work)
-                work = None
-                raise
+                return work.pop() if work else nothing()
             finally:
-                reading = False
-            handed_over, work = work, None
-            return nothing() if handed_over is None else handed_over
+                self._reading = False
+                if work:  # all before the last one, or all after an exception
+                    for each in work:
+                        self._begin(each)
+                    work.clear()
 
         return on_message
 
