@@ -1,40 +1,96 @@
-"""Messages that this process has handled, so that none of them is handled again after a reconnect.
+"""Messages that this process has handled and that the broker delivers again.
 
-A message is delivered again when its connection is lost before its ack has reached the broker. The
-ack may have been held, or on its way. Where the message carries an id, its second delivery to the
-same process is acknowledged without being handled.
+That happens when a channel ends before an ack has reached the broker; the ack may have been held,
+or on its way. Where the message carries an id, its next delivery to the same process is
+acknowledged without being handled.
+
+Only messages whose acks a channel may have taken with it count, each once and not for long. A
+message that a handler gave back has to be handled again, and so has another one with an old id.
 """
 
 from __future__ import annotations
 
+import math
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
-REMEMBERED_MESSAGES = 10_000
-"""Handled messages that are remembered for each channel: more than any window has in flight, and
-than the acks that are on their way to the broker."""
+REMEMBERED_SECONDS = 200.0
+"""Seconds for which an ack that was sent counts as perhaps not received: longer than clients take
+to notice a connection that says nothing, aiormq at its default heartbeat of a minute for instance
+183 s. What is held for longer than this comes on top."""
+
+MOST_REMEMBERED = 10_000
+"""Acks of one consumer that are remembered at most: more than any window has in flight, and than
+are on their way to the broker."""
+
+REDELIVERY_SECONDS = 600.0
+"""Seconds after the end of a channel within which what it left is delivered again: the broker
+notices by missing heartbeats, and puts messages back to the head of their queue. Not longer, for
+ids that are used again."""
+
+LostAcks = dict[Hashable, float]
+"""Messages of one queue that were handled and whose acks may be lost, by their keys: until when
+each of them matters."""
 
 
-class HandledMessages:
-    """The keys of the messages that were handled last."""
+class GivenAcks:
+    """Acks that one consumer gave on one channel, and that may not have reached the broker yet.
 
-    def __init__(self, most: int = REMEMBERED_MESSAGES) -> None:
-        self._most = most
-        self._keys: dict[Hashable, None] = {}
+    When the channel ends they go to ``lost``, which outlives it.
+    """
 
-    def add(self, key: Hashable) -> None:
-        """Remember a message that was handled; the oldest one is forgotten in its place."""
-        keys = self._keys
-        keys[key] = None
-        if len(keys) > self._most:
-            del keys[next(iter(keys))]
+    def __init__(self, lost: LostAcks, longest_hold: float) -> None:
+        self._lost = lost
+        self._remember = REMEMBERED_SECONDS + longest_hold
+        # No plain dict: to find its oldest key it passes by all that were taken out before.
+        self._given: OrderedDict[Hashable, float] = OrderedDict()
+        self._ended = False
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._keys
+    def add(self, key: Hashable, now: float) -> None:
+        """A message was acknowledged; the ack may be held, on its way, or too late."""
+        if self._ended:
+            self._lost[key] = now + REDELIVERY_SECONDS
+            return
+        given = self._given
+        given[key] = now
+        if len(given) > MOST_REMEMBERED:
+            given.popitem(last=False)
+
+    def handled_before(self, key: Hashable, redelivered: bool, now: float) -> bool:
+        """Whether a message that is here was handled already, and is to be acknowledged only.
+
+        Else it is going to be handled, and its key stands for this delivery from now on.
+        """
+        self._given.pop(key, None)
+        if not self._lost:
+            return False
+        matters_until = self._lost.pop(key, -math.inf)
+        if not redelivered or matters_until <= now:
+            return False
+        self.add(key, now)
+        return True
+
+    def have_arrived(self) -> None:
+        """The broker has received all acks that were given so far."""
+        self._given.clear()
+
+    def end(self, now: float) -> None:
+        """The channel or the consumer has ended: what was acknowledged may be delivered again."""
+        if self._ended:
+            return
+        self._ended = True
+        lost = self._lost
+        for key in [key for key, until in lost.items() if until <= now]:
+            del lost[key]
+        for key, given_at in self._given.items():
+            if given_at > now - self._remember:
+                lost[key] = now + REDELIVERY_SECONDS
+        self._given.clear()
 
 
 def key_of(properties: Any) -> Hashable | None:
-    """What tells a message apart from every other, from its properties; None where nothing does.
+    """What tells a message apart from every other of its queue; None where nothing does.
 
     That is its ``message_id``, or taskiq's ``task_id``, with its headers: a retry may be a new
     message with the old id, and has to be handled. Headers of the broker differ between two

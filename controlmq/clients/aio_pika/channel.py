@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -23,7 +23,7 @@ from controlmq.clients.aio_pika.receiving import (
 )
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
-from controlmq.clients.handled import key_of
+from controlmq.clients.handled import GivenAcks, key_of
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.lanes import Lane
@@ -41,9 +41,17 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         self.subscriptions: dict[str, Subscription] = {}
         self.controlled = remembered.consumers
         self.consumers = Receivers(self._came_too_late)
-        self._handled = remembered.handled
-        self._keys: dict[int, Hashable] = {}
-        """What tells messages apart that are out, by their delivery tags."""
+        self._lost_acks = remembered.lost_acks
+        self._given_acks: dict[tuple[str, str], GivenAcks] = {}
+        """Of each consumer, by its tag and its queue."""
+        self._out: dict[int, tuple[GivenAcks, Hashable]] = {}
+        """Messages with an id that are out, by their delivery tags: where to note their acks, and
+        under which key."""
+        self._in_transaction = False
+        self._reading = False
+        """Whether a message is being read, of whichever lane."""
+        self._work: list[Any] = []
+        """On messages that were handed over meanwhile, in their order."""
         self._controllers = Controllers()
         self._asked_prefetch: int | None = None
         self._tags: set[str] = set()
@@ -56,6 +64,8 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
 
     def _ended(self) -> None:
         self.runner.stop()
+        for given in self._given_acks.values():
+            given.end(clock())
         for subscription in self.subscriptions.values():
             subscription.take_waiting(self)  # it comes again, and could not be answered here
 
@@ -63,46 +73,39 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         """What aiormq calls with each message of a lane, in its reader and so in order.
 
         It makes a task of what it gets back: of the handler's work on the message, where that is
-        handed over at once.
+        handed over at once. A gate may let several go, of any lane, and none of these overtakes
+        another.
         """
-        handle = self.subscriptions[lane.consumer.tag].callback
-        handled, keys, answerable = self._handled, self._keys, self._answerable
-        reading = False
-        work: Any = None
-        """Of the last message that was handed over while one is read."""
+        subscription = self.subscriptions[lane.consumer.tag]
+        handle, given = subscription.callback, subscription.given_acks
+        out, work, answerable = self._out, self._work, self._answerable
 
         def deliver(channel: Any, method: Any, properties: Any, message: Any) -> None:
-            nonlocal work
             key = key_of(properties)
             if key is not None:
-                if method.redelivered and key in handled:
+                if given.handled_before(key, method.redelivered, clock()):
                     self.runner.acknowledge(method.delivery_tag, False)
                     return
-                keys[method.delivery_tag] = key
+                out[method.delivery_tag] = given, key
                 message = DeliveredMessage(method, message.header, message.body, answerable)
-            if not reading:
+            if self._reading:
+                work.append(handle(message))
+            else:
                 self._begin(handle(message))
-                return
-            if work is not None:
-                self._begin(work)  # a gate let several go
-            work = handle(message)
 
         receive = self.runner.receiver(lane, deliver)
 
         def on_message(message: Any) -> Any:
-            nonlocal reading, work
-            reading = True
+            self._reading = True
             try:
                 receive(self, message.delivery, message.header.properties, message)
-            except BaseException:
-                if work is not None:
-                    self._begin(work)
-                work = None
-                raise
+                return work.pop() if work else nothing()
             finally:
-                reading = False
-            handed_over, work = work, None
-            return nothing() if handed_over is None else handed_over
+                self._reading = False
+                if work:  # all before the last one, or all after an exception
+                    for each in work:
+                        self._begin(each)
+                    work.clear()
 
         return on_message
 
@@ -172,7 +175,10 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         if exclusive:
             settings = replace(settings, window="single")
         self.subscriptions[tag] = Subscription(
-            aiormq.tools.awaitable(consumer_callback), exclusive, arguments
+            aiormq.tools.awaitable(consumer_callback),
+            exclusive,
+            arguments,
+            self._acks_of(tag, queue, settings),
         )
         last = self.controlled.get(tag)
         asked = self._asked_prefetch if last is None else max(1, math.ceil(last.prefetch))
@@ -194,6 +200,14 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             raise
         await self._share(consumer)
         return spec.Basic.ConsumeOk(tag)
+
+    def _acks_of(self, tag: str, queue: str, settings: Settings) -> GivenAcks:
+        """Where to note the acks of a consumer: those before it with the same tag included."""
+        given = self._given_acks.get((tag, queue))
+        if given is None:
+            given = GivenAcks(self._lost_acks[queue], settings.max_hold)
+            self._given_acks[tag, queue] = given
+        return given
 
     async def _share(self, consumer: ControlledConsumer) -> None:
         """Join those that share its rate; raise if the broker refuses what they need."""
@@ -238,6 +252,8 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
                 self._window_adapter.outbox.put(spec.Basic.CancelOk(frame.consumer_tag))
             consumer = self.runner.cancelled_by_broker(frame.consumer_tag)
             if consumer is not None:
+                # After a timeout the broker delivers again what the consumer had.
+                self._given_acks.pop((consumer.tag, consumer.queue)).end(clock())
                 for lane in consumer.window.lanes:
                     self.consumers.pop(lane.tag, None)
                 # Unknown to aiormq from here on, so that it sends no answer of its own.
@@ -254,19 +270,23 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
 
     async def basic_ack(self, delivery_tag: int, multiple: bool = False, wait: bool = True) -> None:
         """As aiormq's; the frame may be held for as long as the window needs it."""
-        for key in self._taken_keys(delivery_tag, multiple):
-            self._handled.add(key)
+        for given, key in self._taken(delivery_tag, multiple):
+            given.add(key, clock())
         self._raise_if_closed()
         self.runner.acknowledge(delivery_tag, multiple)
 
-    def _taken_keys(self, delivery_tag: int, multiple: bool) -> list[Hashable]:
-        """The keys of the messages that are answered, which are out no more."""
-        keys = self._keys
+    def _taken(self, delivery_tag: int, multiple: bool) -> Sequence[tuple[GivenAcks, Hashable]]:
+        """What is known of the messages that are answered, which are out no more.
+
+        Nothing in a transaction: until it is committed, they may have to be handled again.
+        """
+        out = self._out
         if not multiple:
-            key = keys.pop(delivery_tag, None)
-            return [] if key is None else [key]
-        tags = [tag for tag in keys if tag <= delivery_tag or delivery_tag == 0]
-        return [keys.pop(tag) for tag in tags]
+            known = out.pop(delivery_tag, None)
+            return () if known is None or self._in_transaction else (known,)
+        tags = [tag for tag in out if tag <= delivery_tag or delivery_tag == 0]
+        taken = [out.pop(tag) for tag in tags]
+        return () if self._in_transaction else taken
 
     async def basic_nack(
         self,
@@ -277,7 +297,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     ) -> None:
         """As aiormq's; sent at once."""
         self._raise_if_closed()
-        self._taken_keys(delivery_tag, multiple)
+        self._taken(delivery_tag, multiple)
         for tag, several in self.runner.reject(delivery_tag, multiple):
             self._window_adapter.outbox.put(spec.Basic.Nack(tag, several, requeue))
         self.runner.wake_if_due()
@@ -287,7 +307,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     ) -> None:
         """As aiormq's; sent at once."""
         self._raise_if_closed()
-        self._taken_keys(delivery_tag, False)
+        self._taken(delivery_tag, False)
         self.runner.reject(delivery_tag, False)
         self._window_adapter.outbox.put(spec.Basic.Reject(delivery_tag, requeue))
         self.runner.wake_if_due()
@@ -315,6 +335,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
 
     async def tx_select(self, timeout: Any = None) -> Any:
         """As aiormq's; acks of a transaction are not held."""
+        self._in_transaction = True
         self.runner.core.transaction_begun(clock())
         self.runner.send_acks(clock())
         return await super().tx_select(timeout)
@@ -342,6 +363,12 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         if not self.is_closed and not self.runner.stopped:
             self.runner.cancel_all()
             await self._window_adapter.outbox.written()
+
+    async def _on_close_ok_frame(self, frame: Any) -> None:
+        """As aiormq's: the broker has received whatever was sent before."""
+        for given in self._given_acks.values():
+            given.have_arrived()
+        await super()._on_close_ok_frame(frame)
 
     async def _on_close(self, exc: Any = None) -> None:
         """As aiormq's; held acks are sent first."""

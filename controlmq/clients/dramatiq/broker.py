@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from inspect import signature
 from typing import Any
 
@@ -10,7 +11,7 @@ from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.dramatiq.consumer import AdaptiveConsumer, PlainConsumer
 from controlmq.clients.dramatiq.threads import WorkerThreads
-from controlmq.clients.handled import HandledMessages
+from controlmq.clients.handled import LostAcks
 from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.settings import settings_from
 from controlmq.clients.tested_versions import warn_if_untested
@@ -37,10 +38,13 @@ class AdaptiveRabbitmqBroker(RabbitmqBroker):  # type: ignore[misc]
     def __init__(self, **kwargs: Any) -> None:
         warn_if_untested("dramatiq", *TESTED_DRAMATIQ)
         self.window_settings = {word: kwargs.pop(word) for word in WORDS & kwargs.keys()}
-        settings_from(**self.window_settings)  # what is wrong shows here, not in a thread
+        # What is wrong shows here, not in a thread.
+        self.longest_hold = settings_from(**self.window_settings).max_hold
         super().__init__(**kwargs)
         self.adaptive_consumers: dict[str, ControlledConsumer] = {}
-        self._handled: dict[str, HandledMessages] = {}
+        self.acks_lock = threading.Lock()
+        """For what threads and consumers note of acks."""
+        self._lost_acks: dict[str, LostAcks] = {}
         self.threads = WorkerThreads()
         # The last one before a message is processed, so that none of those before it counts as
         # processing.
@@ -57,6 +61,6 @@ class AdaptiveRabbitmqBroker(RabbitmqBroker):  # type: ignore[misc]
 
         return consumer
 
-    def handled(self, queue_name: str) -> HandledMessages:
-        """The messages of a queue that were handled here."""
-        return self._handled.setdefault(queue_name, HandledMessages())
+    def lost_acks(self, queue_name: str) -> LostAcks:
+        """The messages of a queue that were handled and may be delivered again."""
+        return self._lost_acks.setdefault(queue_name, {})

@@ -14,8 +14,10 @@ from dramatiq.brokers.rabbitmq import _RabbitmqConsumer as PlainConsumer
 from dramatiq.errors import ConnectionClosed
 from pika.exceptions import AMQPChannelError, AMQPConnectionError
 
+from controlmq.clients.channel_runner import clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.dramatiq.threads import QueueThreads
+from controlmq.clients.handled import GivenAcks
 from controlmq.clients.pika.wrap import wrap
 from controlmq.loop import Sample
 
@@ -65,7 +67,7 @@ class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
     def __init__(self, broker: Any, queue_name: str, prefetch: int, timeout: int) -> None:
         super().__init__(broker, queue_name, prefetch, timeout)  # subscribes to nothing yet
         self.threads = QueueThreads(broker.threads)
-        self._handled = broker.handled(queue_name)
+        self._given_acks = GivenAcks(broker.lost_acks(queue_name), broker.longest_hold)
         last: ControlledConsumer | None = broker.adaptive_consumers.get(queue_name)
         if last is not None:
             prefetch = max(1, math.ceil(last.prefetch))
@@ -82,7 +84,11 @@ class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
         """Whether the broker of Dramatiq does not know the adaptive consumer yet."""
 
     def __next__(self) -> Any:
-        message = super().__next__()
+        try:
+            message = super().__next__()
+        except StopIteration:
+            self._acks_end(arrived=False)  # cancelled by the broker, which delivers all again
+            raise
         if self._unnamed:
             self._take_over()
         if message is None:
@@ -90,7 +96,9 @@ class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
         options = message.options
         # A retry has the id of the message that failed.
         key = message.message_id, options.get("retries"), options.get("requeue_timestamp")
-        if message.redelivered and key in self._handled:
+        with self.broker.acks_lock:
+            handled = self._given_acks.handled_before(key, message.redelivered, clock())
+        if handled:
             self.known_tags.discard(message._tag)
             self.channel.basic_ack(message._tag)
             return None
@@ -112,7 +120,7 @@ class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
         """As Dramatiq's. A message of a lost connection is remembered, and acknowledged later."""
         delivery = message.delivery
         if delivery.stage != "given up":
-            self._handled.add(delivery.key)
+            delivery.consumer.note_ack(delivery)
         if self._has(delivery):
             self.known_tags.discard(message._tag)
             self._acks.append(message._tag)
@@ -121,6 +129,13 @@ class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
                 self._acks_due = True
                 with suppress(AMQPConnectionError):  # lost: the message comes again
                     self.connection.add_callback_threadsafe(self._send_acks)
+
+    def note_ack(self, delivery: Delivery) -> None:
+        """A message that this consumer brought is acknowledged, perhaps to the next one."""
+        with self.broker.acks_lock:
+            if delivery.lost:
+                self._given_acks.end(clock())
+            self._given_acks.add(delivery.key, clock())
 
     def _send_acks(self) -> None:
         self._acks_due = False  # before they are taken, so that none is left behind
@@ -132,6 +147,21 @@ class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
         if self._has(message.delivery):
             with suppress(ConnectionClosed):
                 super().nack(message)
+
+    def close(self) -> None:
+        """As Dramatiq's: if it succeeds, the broker has received all acks."""
+        arrived = False
+        try:
+            super().close()
+            arrived = True
+        finally:
+            self._acks_end(arrived)
+
+    def _acks_end(self, arrived: bool) -> None:
+        with self.broker.acks_lock:
+            if arrived:
+                self._given_acks.have_arrived()
+            self._given_acks.end(clock())
 
     def _has(self, delivery: Delivery) -> bool:
         """Whether the broker waits for an answer here.

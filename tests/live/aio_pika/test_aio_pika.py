@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,8 +19,9 @@ from controlmq.errors import InputError
 from tests.conformance.drivers import plain_message
 from tests.live.handled import assert_empty, left_in
 from tests.sharing.processes import most_in
-from tests.testbed import Broker
+from tests.testbed import Broker, Proxy, wait_until
 from tests.testbed.management import DEADLINE
+from tests.testbed.proxy import proxied
 from tests.testbed.publishing import (
     DeclareQueue,
     QueueKind,
@@ -32,6 +34,8 @@ CHANGES = 200
 MESSAGES = 3000
 MOST = 20
 """Messages: the largest prefetch the random changes ask for."""
+MORE_THAN_SOCKETS_KEEP = 20_000_000
+"""Bytes."""
 
 
 @asynccontextmanager
@@ -241,6 +245,120 @@ def test_what_was_handled_is_not_handled_again_after_a_lost_connection(
 
     run(program())
     assert_empty(broker, name)
+
+
+def test_every_queue_of_a_fanout_handles_its_copy_until_it_is_acknowledged(
+    broker: Broker, queue: DeclareQueue
+) -> None:
+    names = queue("classic"), queue("quorum")
+    for name in names:
+        fill(broker.parameters, name, 5, make=plain_message)  # with the same ids
+    first, second = names
+
+    async def program() -> None:
+        handled: dict[str, list[int]] = {name: [] for name in names}
+
+        async def acknowledge(message: Any) -> None:
+            handled[first].append(int(message.body))
+            await message.ack()
+
+        async def acknowledge_at_last(message: Any) -> None:
+            handled[second].append(int(message.body))
+            if message.redelivered:
+                await message.ack()
+            else:
+                await message.nack(requeue=True)
+
+        async with channel_on(broker.url, prefetch=1) as channel:
+            await (await channel.get_queue(first)).consume(acknowledge)
+            await until(lambda: len(handled[first]) == 5, "one queue is handled")
+            await (await channel.get_queue(second)).consume(acknowledge_at_last)
+            await asyncio.to_thread(assert_empty, broker, second)
+        assert sorted(handled[second]) == sorted([*range(5), *range(5)])
+
+    run(program())
+
+
+def test_a_ceiling_keeps_the_order_of_messages_of_several_lanes(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, MESSAGES // 2)
+    draw = random.Random(3)
+
+    async def program() -> None:
+        seen: list[int] = []
+        lanes = 0
+
+        async def handle(message: Any) -> None:
+            seen.append(int(message.body))
+            await message.ack()
+            if len(seen) % 2 == 0:
+                time.sleep(0.003)  # meanwhile two tokens come, and messages to be read
+
+        bound = {"at_most": 500, "burst": 3, "window": "lanes"}
+        async with channel_on(broker.url, prefetch=2, max_hold=0.2, **bound) as channel:
+            tag = await (await channel.get_queue(queue_name)).consume(handle)
+            consumer = channel.adaptive_consumers[tag]
+            while len(seen) < MESSAGES // 2:
+                consumer.prefetch = draw.uniform(1, 50)
+                await asyncio.sleep(0.01)
+                lanes = max(lanes, len(consumer.plant.window.subscribed))
+        assert seen == list(range(MESSAGES // 2))
+        assert lanes > 2
+
+    run(program())
+
+
+def test_a_connection_that_is_lost_while_it_closes_is_closed(
+    broker: Broker, proxy: Proxy, queue_name: str
+) -> None:
+    async def program() -> None:
+        connection = await aio_pika.connect_robust(
+            proxied(broker.url, proxy), connection_class=adaptive(prefetch=2), reconnect_interval=1
+        )
+        channel = await connection.channel()
+        await (await channel.get_queue(queue_name)).consume(Handled())
+        proxy.stall()
+        exchange = channel.default_exchange
+        large = aio_pika.Message(bytes(MORE_THAN_SOCKETS_KEEP))
+        publishing = asyncio.create_task(exchange.publish(large, "nowhere"))
+        closing = asyncio.create_task(connection.close())
+        consumers = (await channel.get_underlay_channel()).runner.core.consumers
+        await until(lambda: not consumers, "they are cancelled, and that is to be written")
+        assert not closing.done()
+        proxy.cut()
+        await closing
+        assert connection.is_closed
+        await asyncio.gather(publishing, return_exceptions=True)
+
+    run(program())
+    wait_until(lambda: proxy.connections() == 0, "nobody is connected")
+
+
+def test_a_channel_that_the_broker_closes_takes_no_connection_with_it(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 200, make=plain_message)
+
+    async def program() -> None:
+        handled = Handled(0.0)
+        async with channel_on(broker.url, prefetch=20) as channel:
+            reconnects: list[object] = []
+            channel._connection.reconnect_callbacks.add(lambda *_: reconnects.append(1))
+            tag = await (await channel.get_queue(queue_name)).consume(handled)
+            first = channel.adaptive_consumers[tag]
+            first.prefetch = 0.5
+            await until(lambda: first.held > 5, "acks are held")
+            with pytest.raises(aio_pika.exceptions.ChannelNotFoundEntity):
+                await channel.get_queue("no-such-queue")
+            await until(lambda: channel.adaptive_consumers[tag] is not first, "it is back")
+            channel.adaptive_consumers[tag].prefetch = 20
+            await until(lambda: handled.acknowledged == set(range(200)), "all are handled")
+            await asyncio.to_thread(assert_empty, broker, queue_name)
+            assert reconnects == []
+        assert len(handled.numbers) == 200, "each once"
+
+    run(program())
 
 
 def test_a_consumer_timeout_needs_no_other_connection(broker: Broker) -> None:

@@ -1,0 +1,209 @@
+"""A channel of aiormq with a window: order, and what counts as handled when a channel is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+from controlmq.clients import channel_runner
+from tests.clients.aio_pika.unconnected import UnconnectedChannel, in_a_loop, settled
+
+
+class Handled:
+    """``acknowledge`` and ``give_back`` are handlers; ``bodies`` are those of their messages."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    async def acknowledge(self, message: Any) -> None:
+        self.bodies.append(message.body)
+        await message.channel.basic_ack(message.delivery.delivery_tag)
+
+    async def give_back(self, message: Any) -> None:
+        self.bodies.append(message.body)
+        await message.channel.basic_nack(message.delivery.delivery_tag, requeue=True)
+
+
+@in_a_loop
+async def test_messages_of_two_lanes_that_a_gate_lets_go_together_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = math.ceil(channel_runner.clock()) + 1.0  # a bucket counts in whole ticks
+    monkeypatch.setattr(channel_runner, "clock", lambda: now)
+    channel = UnconnectedChannel(prefetch=3, at_most=2, burst=2, window="lanes")
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(int(message.body))
+
+    consumer = await channel.consume("orders", handle, "mine")
+    consumer.prefetch = 6.0
+    now += 1.0
+    channel.runner.wake(now)
+    await settled()
+    first, second = (lane.tag for lane in consumer.plant.window.subscribed)
+    for number, lane in enumerate([first, second, first, second]):
+        channel.deliver(lane, body=b"%d" % number)
+    await settled()
+    assert seen == [0, 1], "there were two tokens"
+    now += 1.0
+    channel.deliver(first, body=b"4")
+    await settled()
+    assert seen == [0, 1, 2, 3]
+
+
+@in_a_loop
+async def test_the_copies_that_two_queues_have_of_a_message_are_handled_both() -> None:
+    handled = Handled()
+    channel = UnconnectedChannel(prefetch=2)
+    await channel.consume("a", handled.acknowledge, "of a")
+    await channel.consume("b", handled.give_back, "of b")
+    lanes = [each.plant.window.lanes[0].tag for each in channel.controlled.values()]
+    channel.deliver(lanes[0], "id", body=b"a")
+    channel.deliver(lanes[1], "id", body=b"b")
+    await settled()
+    channel.deliver(lanes[1], "id", redelivered=True, body=b"b again")
+    await settled()
+    await channel.lose()
+    again = UnconnectedChannel(channel.remembered, prefetch=2)
+    consumer = await again.consume("b", handled.give_back, "of b")
+    again.deliver(consumer.plant.window.lanes[0].tag, "id", redelivered=True, body=b"b once more")
+    await settled()
+    assert handled.bodies == [b"a", b"b", b"b again", b"b once more"]
+
+
+@in_a_loop
+async def test_a_message_with_an_old_id_is_handled_as_often_as_it_is_given_back() -> None:
+    handled = Handled()
+    answers = iter([handled.acknowledge, handled.give_back, handled.acknowledge])
+    channel = UnconnectedChannel(prefetch=2)
+    consumer = await channel.consume("a", lambda message: next(answers)(message), "mine")
+    lane = consumer.plant.window.lanes[0].tag
+    channel.deliver(lane, "id", body=b"first")
+    await settled()
+    channel.deliver(lane, "id", body=b"second")
+    await settled()
+    channel.deliver(lane, "id", redelivered=True, body=b"second again")
+    await settled()
+    assert handled.bodies == [b"first", b"second", b"second again"]
+
+
+async def again_after(channel: UnconnectedChannel, body: bytes, handled: Handled) -> None:
+    """On the next channel the broker delivers a message again, with the same id."""
+    again = UnconnectedChannel(channel.remembered, prefetch=2)
+    consumer = await again.consume("a", handled.acknowledge, "mine")
+    again.deliver(consumer.plant.window.lanes[0].tag, "id", redelivered=True, body=body)
+    await settled()
+
+
+@in_a_loop
+async def test_what_was_acknowledged_on_a_lost_channel_is_not_handled_again() -> None:
+    handled = Handled()
+    channel = UnconnectedChannel(prefetch=2)
+    consumer = await channel.consume("a", handled.acknowledge, "mine")
+    channel.deliver(consumer.plant.window.lanes[0].tag, "id", body=b"first")
+    await settled()
+    await channel.lose()
+    await again_after(channel, b"the same", handled)
+    await again_after(channel, b"another", handled)
+    assert handled.bodies == [b"first", b"another"], "each is known once"
+
+
+@in_a_loop
+async def test_an_ack_that_comes_too_late_for_its_channel_counts() -> None:
+    handled = Handled()
+    go_on = asyncio.Event()
+
+    async def slow(message: Any) -> None:
+        await go_on.wait()
+        await handled.acknowledge(message)
+
+    channel = UnconnectedChannel(prefetch=2)
+    consumer = await channel.consume("a", slow, "mine")
+    channel.deliver(consumer.plant.window.lanes[0].tag, "id", body=b"first")
+    await channel.lose()
+    go_on.set()
+    await settled()
+    await again_after(channel, b"the same", handled)
+    assert handled.bodies == [b"first"]
+
+
+@in_a_loop
+async def test_what_was_acknowledged_in_a_transaction_may_have_to_be_handled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def agreed(*_: Any) -> None:
+        """The broker's answer."""
+
+    monkeypatch.setattr("aiormq.Channel.tx_select", agreed)
+    handled = Handled()
+    channel = UnconnectedChannel(prefetch=2)
+    consumer = await channel.consume("a", handled.acknowledge, "mine")
+    await channel.tx_select()
+    channel.deliver(consumer.plant.window.lanes[0].tag, "id", body=b"first")
+    await settled()
+    await channel.lose()
+    await again_after(channel, b"the same", handled)
+    assert handled.bodies == [b"first", b"the same"]
+
+
+@in_a_loop
+async def test_what_a_closed_channel_acknowledged_has_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def closed(*_: Any) -> None:
+        """As aiormq's, without its reader."""
+
+    monkeypatch.setattr("aiormq.Channel._on_close_ok_frame", closed)
+    handled = Handled()
+    channel = UnconnectedChannel(prefetch=2)
+    consumer = await channel.consume("a", handled.acknowledge, "mine")
+    channel.deliver(consumer.plant.window.lanes[0].tag, "id", body=b"first")
+    await settled()
+    await channel._on_close_ok_frame(None)
+    await channel.lose()
+    await again_after(channel, b"another", handled)
+    assert handled.bodies == [b"first", b"another"]
+
+
+@in_a_loop
+async def test_a_close_does_not_overtake_what_waits_for_a_busy_writer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[UnconnectedChannel] = []
+
+    async def close(channel: UnconnectedChannel, *_: Any) -> None:
+        closed.append(channel)
+
+    monkeypatch.setattr("aiormq.Channel._on_close", close)
+    channel = UnconnectedChannel(prefetch=2)
+    await channel.consume("a", Handled().acknowledge, "mine")
+    writer = channel.write_queue = asyncio.Queue(1)
+    writer.put_nowait("what somebody publishes")
+    closing = asyncio.create_task(channel._on_close())
+    await settled()
+    assert not closed
+    assert writer.get_nowait() == "what somebody publishes"
+    cancel = await writer.get()
+    assert b"mine" in cancel.payload
+    assert not closed
+    (await writer.get()).drain()
+    await closing
+    assert closed == [channel]
+
+
+@in_a_loop
+async def test_nobody_waits_for_what_a_lost_connection_does_not_write() -> None:
+    channel = UnconnectedChannel(prefetch=2)
+    await channel.consume("a", Handled().acknowledge, "mine")
+    lost = asyncio.get_running_loop().create_future()
+    lost.add_done_callback(lambda future: future.exception())
+    channel.create_future = lambda: lost  # type: ignore[method-assign]
+    giving_back = asyncio.create_task(channel.give_back_all())
+    await settled()
+    assert not giving_back.done()
+    lost.set_exception(asyncio.CancelledError())  # as aiormq has it where heartbeats are missing
+    await giving_back
