@@ -18,7 +18,7 @@ from pika.exceptions import AMQPError
 
 from controlmq.checks import not_negative
 from controlmq.clients.backoff import Backoff
-from controlmq.clients.handled import HandledMessages, key_of
+from controlmq.clients.handled import LastMessages, key_of
 from controlmq.clients.health import Health
 from controlmq.clients.pika import private
 from controlmq.clients.pika.user_handler import Handler
@@ -87,7 +87,7 @@ class Dispatcher:
         self._finished: SimpleQueue[Job] = SimpleQueue()
         self._going_back: list[Job] = []
         """Messages for the queue: those that failed, and those that nobody has begun."""
-        self._failed = HandledMessages()
+        self._failed = LastMessages()
         """Those that failed last."""
         self._pause = Backoff(*REQUEUE_PAUSES_SECONDS)
         self._failing = False
