@@ -35,13 +35,19 @@ class AdaptiveRobustChannel(RobustChannel):  # type: ignore[misc]
         super().__init__(connection, *args, **kwargs)
         self._remembered = Remembered()
         self.adaptive_consumers: dict[str, ControlledConsumer] = self._remembered.consumers
+        self._adaptive_channel: AdaptiveChannel | None = None
         connection.adaptive_channels.add(self)
 
-    async def get_underlay_channel(self) -> Any:
+    async def get_underlay_channel(self) -> AdaptiveChannel:
         """As aio-pika's: every operation comes here, also after the channel was reopened."""
-        return _adapted(
-            await super().get_underlay_channel(), self.window_settings, self._remembered
-        )
+        plain = await super().get_underlay_channel()
+        self._adaptive_channel = _adapted(plain, self.window_settings, self._remembered)
+        return self._adaptive_channel
+
+    async def give_back_all(self) -> None:
+        """Cancel all consumers and put every held ack on the wire, unless the channel is lost."""
+        if self._adaptive_channel is not None:
+            await self._adaptive_channel.give_back_all()
 
     async def _on_close(self, closing: Any) -> Any:
         """As aio-pika's: the channel is opened again; here also if that fails the first time.
@@ -62,15 +68,15 @@ class AdaptiveConnection(RobustConnection):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.adaptive_channels: WeakSet[Any] = WeakSet()
+        self.adaptive_channels: WeakSet[AdaptiveRobustChannel] = WeakSet()
 
     async def close(self, *args: Any, **kwargs: Any) -> None:
         """As aio-pika's, which throws away what is not written yet; so that is waited for."""
-        if self.connected.is_set():
+        try:
             for channel in list(self.adaptive_channels):
-                if channel.is_initialized and not channel.is_closed:
-                    await (await channel.get_underlay_channel()).give_back_all()
-        await super().close(*args, **kwargs)
+                await channel.give_back_all()
+        finally:
+            await super().close(*args, **kwargs)
 
 
 def adaptive(*args: Any, **kwargs: Any) -> type[AdaptiveConnection]:
@@ -108,7 +114,7 @@ def adapt(channel: Any, *args: Any, **kwargs: Any) -> Any:
     return channel
 
 
-def _adapted(channel: Any, settings: Settings, remembered: Remembered) -> Any:
+def _adapted(channel: Any, settings: Settings, remembered: Remembered) -> AdaptiveChannel:
     """A channel of aiormq with a window; the same object."""
     if not isinstance(channel, AdaptiveChannel):
         warn_if_untested("aio-pika", *TESTED_AIO_PIKA)
