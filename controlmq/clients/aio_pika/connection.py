@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 from weakref import WeakSet
 
@@ -20,6 +21,8 @@ log = logging.getLogger("controlmq")
 
 TESTED_AIO_PIKA = ("10.2",)
 TESTED_AIORMQ = ("7.2",)
+TESTED_TASKIQ = ("0.13",)
+TESTED_TASKIQ_AIO_PIKA = ("0.6",)
 """Versions that the tests pass with."""
 
 
@@ -67,6 +70,7 @@ class AdaptiveConnection(RobustConnection):  # type: ignore[misc]
     """A robust connection that sends held acks before it is closed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _warn_of_untested_versions()
         super().__init__(*args, **kwargs)
         self.adaptive_channels: WeakSet[AdaptiveRobustChannel] = WeakSet()
 
@@ -102,6 +106,7 @@ def adapt(channel: Any, *args: Any, **kwargs: Any) -> Any:
         )
     if hasattr(channel, "adaptive_consumers"):
         raise InputError("the channel is adaptive already.")
+    _warn_of_untested_versions()
     settings = settings_from(*args, **kwargs)
     plain = channel.get_underlay_channel
     remembered = Remembered()
@@ -117,9 +122,16 @@ def adapt(channel: Any, *args: Any, **kwargs: Any) -> Any:
 def _adapted(channel: Any, settings: Settings, remembered: Remembered) -> AdaptiveChannel:
     """A channel of aiormq with a window; the same object."""
     if not isinstance(channel, AdaptiveChannel):
-        warn_if_untested("aio-pika", *TESTED_AIO_PIKA)
-        warn_if_untested("aiormq", *TESTED_AIORMQ)
         kind = type(channel)
         channel.__class__ = type("AdaptiveChannel", (AdaptiveChannel, kind), {})
         channel.adapt(settings, remembered)
     return channel
+
+
+def _warn_of_untested_versions() -> None:
+    """Of aio-pika, and of taskiq where that is in use: it has no adapter of its own."""
+    warn_if_untested("aio-pika", *TESTED_AIO_PIKA)
+    warn_if_untested("aiormq", *TESTED_AIORMQ)
+    if "taskiq_aio_pika" in sys.modules:
+        warn_if_untested("taskiq", *TESTED_TASKIQ)
+        warn_if_untested("taskiq-aio-pika", *TESTED_TASKIQ_AIO_PIKA)
