@@ -185,6 +185,28 @@ def test_the_python_of_a_page_runs(
             exec(compile(block.text, str(block), "exec"), namespace)
 
 
+CLIENT_PAGES = re.findall(
+    r"^\|.*\]\(([a-z-]+\.md)\) \|$",
+    (ROOT / "docs" / "clients.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+MOST_QUICK_START_LINES = 10
+"""Lines of the first program of a page that are not blank: all that a user has to type."""
+
+
+@pytest.mark.parametrize("page", ["../README.md", "start.md", *CLIENT_PAGES])
+def test_the_first_program_of_a_client_is_short(page: str) -> None:
+    path = (ROOT / "docs" / page).resolve()
+    program = next(block.text for block in PYTHON if block.page == path)
+    lines = [line for line in program.splitlines() if line.strip()]
+    assert len(lines) <= MOST_QUICK_START_LINES
+
+
+def test_the_page_of_every_client_is_looked_at() -> None:
+    assert len(CLIENT_PAGES) == 6
+    assert {"pika.md", "aio-pika.md", "celery.md", "taskiq.md"} < {*CLIENT_PAGES}
+
+
 def test_every_mark_is_known() -> None:
     marks = {block.mark for block in BLOCKS if not block.mark.startswith(RUN_BY)}
     assert marks <= {"", EXCERPT, NEEDS_A_BROKER}

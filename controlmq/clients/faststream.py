@@ -21,7 +21,7 @@ def adapt(broker: Any, *args: Any, **kwargs: Any) -> Any:
     warn_if_untested("faststream", *TESTED_FASTSTREAM)
     # Private: RabbitBroker takes no connection_class, and passes these on to connect_robust.
     connecting = getattr(broker, "_connection_kwargs", None)
-    if type(broker).__module__.split(".")[:2] != ["faststream", "rabbit"] or connecting is None:
+    if connecting is None or not any(map(_is_of_rabbit, type(broker).__mro__)):
         raise InputError(
             f"cannot adapt a {type(broker).__name__}; give a RabbitBroker of FastStream, for "
             "RabbitMQ is the only broker with a prefetch to adapt."
@@ -30,3 +30,8 @@ def adapt(broker: Any, *args: Any, **kwargs: Any) -> Any:
         raise InputError("the broker is connected already; adapt it before it starts.")
     connecting["connection_class"] = adaptive(*args, **kwargs)
     return broker
+
+
+def _is_of_rabbit(kind: type) -> bool:
+    """Whether FastStream has this class for RabbitMQ; those of other brokers look alike."""
+    return kind.__module__.split(".")[:2] == ["faststream", "rabbit"]

@@ -20,6 +20,7 @@ from tests.testbed.publishing import declare_queue, delete_queue, fill
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WATCHED_POOL = Path(__file__).with_name("watched_pool.py")
+WATCHED_HANDLERS = Path(__file__).with_name("watched_handlers.py")
 CONSUMERS = ["blocking.py", "asyncio_consumer.py", "worker_pool.py"]
 
 
@@ -89,12 +90,13 @@ def test_an_example_of_another_client_works_and_ends(
     )
     with running(example):
         assert example.stdout is not None
-        handled = 0
-        while handled < 100:
+        handled, in_flight = 0, 1.0
+        while handled < 100 or in_flight:
             line = example.stdout.readline()
             assert line, example.communicate(timeout=60)
             if line.startswith("Step("):
                 handled += int(found(r"arrivals=(\d+)", line))
+                in_flight = float(found(r"in_flight=([\d.e-]+)", line))
         code, errors = ended(example, signal.SIGINT)
     assert (code, "Traceback" in errors) == (0, False), errors
     try:
@@ -104,14 +106,25 @@ def test_an_example_of_another_client_works_and_ends(
             delete_queue(broker.parameters, queue + suffix)
 
 
-def test_no_message_that_the_pool_has_handled_goes_back_on_ctrl_c(
-    broker: Broker, queue_name: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("watched", "name"),
+    [
+        (WATCHED_POOL, "worker_pool.py"),
+        (WATCHED_HANDLERS, "aio_pika_consumer.py"),
+    ],
+)
+def test_no_message_that_was_handled_goes_back_on_ctrl_c(
+    broker: Broker, queue_name: str, tmp_path: Path, watched: Path, name: str
 ) -> None:
     fill(broker.parameters, queue_name, 1000)
     notes = tmp_path / "handled"
-    words = [str(EXAMPLES / "worker_pool.py"), broker.url, queue_name]
+    words = [str(EXAMPLES / name), broker.url, queue_name]
     example = subprocess.Popen(
-        [sys.executable, str(WATCHED_POOL), str(notes), *words], stderr=subprocess.PIPE, text=True
+        # -P: the folder of the program has one that is called aio_pika.
+        [sys.executable, "-P", str(watched), str(notes), *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     with running(example):
         wait_for(example, lambda: notes.exists() and notes.read_text().count("\n") > 50, "it works")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aio_pika
 import pytest
 
+from controlmq.clients.aio_pika import adaptive
 from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.shared_goal import SharingRefusedError
 from tests.sharing.processes import SharingProcess, SharingProcesses, most_in
@@ -79,19 +83,57 @@ def test_two_consumers_of_a_connection_share_a_rate_by_need(
     assert numbers == list(range(len(numbers)))
 
 
-def test_without_the_right_to_declare_the_stream_a_shared_rate_is_refused(
-    broker: Broker, queue_name: str
-) -> None:
+@pytest.fixture
+def unfit(broker: Broker) -> Iterator[Any]:
+    """Parameters of a user who may declare nothing."""
     management = broker.management
     management.put("/users/unfit", {"password": "unfit", "tags": ""})
     rights = {"configure": "^$", "write": ".*", "read": ".*"}
     management.put("/permissions/%2F/unfit", rights)
     parameters = broker.parameters
     parameters.credentials = type(parameters.credentials)("unfit", "unfit")
-    with connected(parameters) as connection:
+    yield parameters
+    management.delete("/users/unfit")
+
+
+def test_without_the_right_to_declare_the_stream_a_shared_rate_is_refused(
+    unfit: Any, queue_name: str
+) -> None:
+    with connected(unfit) as connection:
         channel = wrap(connection.channel(), at_most=RATE, shared="orders")
         with pytest.raises(SharingRefusedError, match="needs the stream"):
             channel.basic_consume(queue_name, lambda *_: None)
         assert channel.is_open
         assert not channel.adaptive_consumers
-    management.delete("/users/unfit")
+
+
+def test_aio_pika_refuses_it_too_and_consumes_nothing(
+    broker: Broker, unfit: Any, queue_name: str
+) -> None:
+    async def handle(message: Any) -> None:
+        raise AssertionError("nothing is handed over")
+
+    async def program() -> None:
+        connection = await aio_pika.connect_robust(
+            host=unfit.host,
+            port=unfit.port,
+            login="unfit",
+            password="unfit",
+            connection_class=adaptive(at_most=RATE, shared="orders"),
+        )
+        async with connection:
+            channel = await connection.channel()
+            queue = await channel.get_queue(queue_name)
+            with pytest.raises(SharingRefusedError, match="needs the stream"):
+                await queue.consume(handle)
+            assert not channel.is_closed
+            assert not channel.adaptive_consumers
+            await channel.get_queue(queue_name)  # a round trip: the channel works
+            await asyncio.to_thread(
+                broker.management.wait_for_queue,
+                queue_name,
+                lambda view: not view.consumers,
+                "nobody consumes",
+            )
+
+    asyncio.run(program())

@@ -64,8 +64,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
 
     def _ended(self) -> None:
         self.runner.stop()
-        for given in self._given_acks.values():
-            given.end(clock())
+        self._end_acks(have_arrived=False)
         for subscription in self.subscriptions.values():
             subscription.take_waiting(self)  # it comes again, and could not be answered here
 
@@ -364,18 +363,26 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             self.runner.cancel_all()
             await self._window_adapter.outbox.written()
 
-    async def _on_close_ok_frame(self, frame: Any) -> None:
-        """As aiormq's: the broker has received whatever was sent before."""
-        for given in self._given_acks.values():
-            given.have_arrived()
-        await super()._on_close_ok_frame(frame)
+    async def _on_close_frame(self, frame: Any) -> None:
+        """As aiormq's: the broker has closed the channel."""
+        self._window_adapter.outbox.closed = True
+        await super()._on_close_frame(frame)
 
     async def _on_close(self, exc: Any = None) -> None:
-        """As aiormq's; held acks are sent first."""
-        if self.connection.is_opened and not self.runner.stopped:
-            self.runner.cancel_all()
+        """As aiormq's; held acks are sent first, and arrive first. Later ones are not sent."""
+        outbox = self._window_adapter.outbox
+        if self.connection.is_opened and not outbox.closed:
+            await self.give_back_all()
+            outbox.closed = True
+            self._end_acks(have_arrived=self.connection.is_opened)
         await super()._on_close(exc)
 
+    def _end_acks(self, *, have_arrived: bool) -> None:
+        for given in self._given_acks.values():
+            if have_arrived:
+                given.have_arrived()
+            given.end(clock())
+
     def _raise_if_closed(self) -> None:
-        if self.is_closed:
+        if self._window_adapter.outbox.closed or self.is_closed:
             raise aiormq.exceptions.ChannelInvalidStateError(f"{self!r} closed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 from weakref import WeakSet
 
@@ -20,6 +21,8 @@ log = logging.getLogger("controlmq")
 
 TESTED_AIO_PIKA = ("10.2",)
 TESTED_AIORMQ = ("7.2",)
+TESTED_TASKIQ = ("0.13",)
+TESTED_TASKIQ_AIO_PIKA = ("0.6",)
 """Versions that the tests pass with."""
 
 
@@ -35,13 +38,19 @@ class AdaptiveRobustChannel(RobustChannel):  # type: ignore[misc]
         super().__init__(connection, *args, **kwargs)
         self._remembered = Remembered()
         self.adaptive_consumers: dict[str, ControlledConsumer] = self._remembered.consumers
+        self._adaptive_channel: AdaptiveChannel | None = None
         connection.adaptive_channels.add(self)
 
-    async def get_underlay_channel(self) -> Any:
+    async def get_underlay_channel(self) -> AdaptiveChannel:
         """As aio-pika's: every operation comes here, also after the channel was reopened."""
-        return _adapted(
-            await super().get_underlay_channel(), self.window_settings, self._remembered
-        )
+        plain = await super().get_underlay_channel()
+        self._adaptive_channel = _adapted(plain, self.window_settings, self._remembered)
+        return self._adaptive_channel
+
+    async def give_back_all(self) -> None:
+        """Cancel all consumers and put every held ack on the wire, unless the channel is lost."""
+        if self._adaptive_channel is not None:
+            await self._adaptive_channel.give_back_all()
 
     async def _on_close(self, closing: Any) -> Any:
         """As aio-pika's: the channel is opened again; here also if that fails the first time.
@@ -61,16 +70,17 @@ class AdaptiveConnection(RobustConnection):  # type: ignore[misc]
     """A robust connection that sends held acks before it is closed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _warn_of_untested_versions()
         super().__init__(*args, **kwargs)
-        self.adaptive_channels: WeakSet[Any] = WeakSet()
+        self.adaptive_channels: WeakSet[AdaptiveRobustChannel] = WeakSet()
 
     async def close(self, *args: Any, **kwargs: Any) -> None:
         """As aio-pika's, which throws away what is not written yet; so that is waited for."""
-        if self.connected.is_set():
+        try:
             for channel in list(self.adaptive_channels):
-                if channel.is_initialized and not channel.is_closed:
-                    await (await channel.get_underlay_channel()).give_back_all()
-        await super().close(*args, **kwargs)
+                await channel.give_back_all()
+        finally:
+            await super().close(*args, **kwargs)
 
 
 def adaptive(*args: Any, **kwargs: Any) -> type[AdaptiveConnection]:
@@ -96,6 +106,7 @@ def adapt(channel: Any, *args: Any, **kwargs: Any) -> Any:
         )
     if hasattr(channel, "adaptive_consumers"):
         raise InputError("the channel is adaptive already.")
+    _warn_of_untested_versions()
     settings = settings_from(*args, **kwargs)
     plain = channel.get_underlay_channel
     remembered = Remembered()
@@ -111,9 +122,16 @@ def adapt(channel: Any, *args: Any, **kwargs: Any) -> Any:
 def _adapted(channel: Any, settings: Settings, remembered: Remembered) -> Any:
     """A channel of aiormq with a window; the same object."""
     if not isinstance(channel, AdaptiveChannel):
-        warn_if_untested("aio-pika", *TESTED_AIO_PIKA)
-        warn_if_untested("aiormq", *TESTED_AIORMQ)
         kind = type(channel)
         channel.__class__ = type("AdaptiveChannel", (AdaptiveChannel, kind), {})
         channel.adapt(settings, remembered)
     return channel
+
+
+def _warn_of_untested_versions() -> None:
+    """Of aio-pika, and of taskiq where that is in use: it has no adapter of its own."""
+    warn_if_untested("aio-pika", *TESTED_AIO_PIKA)
+    warn_if_untested("aiormq", *TESTED_AIORMQ)
+    if "taskiq_aio_pika" in sys.modules:
+        warn_if_untested("taskiq", *TESTED_TASKIQ)
+        warn_if_untested("taskiq-aio-pika", *TESTED_TASKIQ_AIO_PIKA)

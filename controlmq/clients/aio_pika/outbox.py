@@ -6,6 +6,7 @@ wait. The window cannot wait, so what the writer does not take yet is kept here.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Any
 
@@ -19,6 +20,9 @@ class Outbox:
         self._channel = channel
         self._waiting: deque[ChannelFrame] = deque()
         self._pumping = False
+        self.closed = False
+        """Whether the channel is closed, by us or by the broker: what is put then is not sent, for
+        the broker would close the connection."""
 
     def put(self, *frames: Any) -> None:
         """Send these frames, nothing between them, after all that was put before."""
@@ -26,12 +30,15 @@ class Outbox:
         self._put(ChannelFrame.marshall(channel_number=channel.number, frames=frames))
 
     async def written(self) -> None:
-        """Wait until all that was put is on the wire."""
+        """Wait until all that was put is on the wire, or the connection is lost."""
         done = self._channel.create_future()
         self._put(ChannelFrame(payload=b"", should_close=False, drain_future=done))
-        await done
+        await asyncio.wait((done,))  # which does not raise what the connection was lost by
 
     def _put(self, frame: ChannelFrame) -> None:
+        if self.closed:
+            frame.drain()
+            return
         queue = self._channel.write_queue
         if not self._waiting and not queue.full():
             queue.put_nowait(frame)
@@ -43,7 +50,7 @@ class Outbox:
 
     async def _pump(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting and not self.closed:
                 await self._channel.write_queue.put(self._waiting[0])
                 self._waiting.popleft()
         finally:

@@ -6,18 +6,18 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import celery
 from click import ClickException
 from kombu.transport import pyamqp
 
 from controlmq.clients.celery.worker import early_tasks, given_goals, moves_prefetch
 from controlmq.clients.settings import Settings
+from controlmq.clients.tested_versions import warn_if_untested
 from controlmq.errors import InputError
 from controlmq.goals import Goals
 
 log = logging.getLogger("controlmq")
 
-TESTED = ((5, 4), (5, 6), (5, 7))
+TESTED = ("5.4", "5.6", "5.7")
 """Versions of Celery that the tests pass with."""
 
 
@@ -28,19 +28,9 @@ class WorkerRefusedError(InputError, ClickException):
         ClickException.__init__(self, message)
 
 
-_noticed = False
-
-
 def notice_version() -> None:
     """Log once that this version of Celery was never tested."""
-    global _noticed
-    version = tuple(int(part) for part in celery.__version__.split(".")[:2])
-    if version not in TESTED and not _noticed:
-        _noticed = True
-        tested = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
-        log.warning(
-            "Celery %s was never tested with controlmq; tested are %s", celery.__version__, tested
-        )
+    warn_if_untested("celery", *TESTED)
 
 
 def check(consumer: Any, settings: Settings) -> None:

@@ -14,9 +14,11 @@ from pika.adapters import blocking_connection
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPConnectionError
 
+from controlmq.clients.tested_versions import warn_if_untested
 from controlmq.errors import ControlmqError
 
-TESTED_VERSIONS = "1.3 and 1.4"
+TESTED_PIKA = ("1.3", "1.4")
+"""Versions that the tests pass with."""
 
 BLOCKING_NAMES = (
     "_impl",
@@ -59,7 +61,7 @@ INNER_CONNECTION_NAMES = ("_adapter_call_later", "_adapter_remove_timeout", "_te
 
 
 def check(channel: Any) -> None:
-    """Refuse a pika whose inside is not the one we know."""
+    """Refuse a pika whose inside is not the one we know; warn of a version never tested."""
     blocking = isinstance(channel, BlockingChannel)
     missing = _missing(channel, BLOCKING_NAMES if blocking else ())
     if not missing:
@@ -80,8 +82,9 @@ def check(channel: Any) -> None:
     if missing:
         raise ControlmqError(
             f"pika {pika.__version__} has no {', '.join(missing)}, which wrapping needs; install "
-            f"a pika that was tested with it: {TESTED_VERSIONS}."
+            f"a pika that was tested with it: {' or '.join(TESTED_PIKA)}."
         )
+    warn_if_untested("pika", *TESTED_PIKA)
 
 
 def _missing(owner: Any, names: Iterable[str]) -> list[str]:

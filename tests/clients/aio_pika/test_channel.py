@@ -150,35 +150,64 @@ async def test_what_was_acknowledged_in_a_transaction_may_have_to_be_handled_aga
     assert handled.bodies == [b"first", b"the same"]
 
 
-@in_a_loop
-async def test_what_a_closed_channel_acknowledged_has_arrived(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def closed(*_: Any) -> None:
-        """As aiormq's, without its reader."""
-
-    monkeypatch.setattr("aiormq.Channel._on_close_ok_frame", closed)
-    handled = Handled()
-    channel = UnconnectedChannel(prefetch=2)
-    consumer = await channel.consume("a", handled.acknowledge, "mine")
-    channel.deliver(consumer.plant.window.lanes[0].tag, "id", body=b"first")
-    await settled()
-    await channel._on_close_ok_frame(None)
-    await channel.lose()
-    await again_after(channel, b"another", handled)
-    assert handled.bodies == [b"first", b"another"]
-
-
-@in_a_loop
-async def test_a_close_does_not_overtake_what_waits_for_a_busy_writer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def closed_by_aiormq(monkeypatch: pytest.MonkeyPatch) -> list[UnconnectedChannel]:
+    """The channels that aiormq has closed."""
     closed: list[UnconnectedChannel] = []
 
     async def close(channel: UnconnectedChannel, *_: Any) -> None:
         closed.append(channel)
 
     monkeypatch.setattr("aiormq.Channel._on_close", close)
+    return closed
+
+
+async def write(channel: UnconnectedChannel) -> list[bytes]:
+    """What a writer has written once nothing more comes."""
+    written = []
+    await settled()
+    while not channel.write_queue.empty():
+        frame = channel.write_queue.get_nowait()
+        written.append(frame.payload)
+        frame.drain()
+        await settled()
+    return written
+
+
+@in_a_loop
+async def test_what_was_acknowledged_before_a_close_has_arrived_and_nothing_is_sent_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed_by_aiormq(monkeypatch)
+    handled = Handled()
+    go_on = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        if message.body == b"slow":
+            await go_on.wait()
+        await handled.acknowledge(message)
+
+    channel = UnconnectedChannel(prefetch=3)
+    consumer = await channel.consume("a", handle, "mine")
+    lane = consumer.plant.window.lanes[0].tag
+    channel.deliver(lane, "id", body=b"first")
+    channel.deliver(lane, "slow", body=b"slow")
+    closing = asyncio.create_task(channel._on_close())
+    await write(channel)
+    await closing
+    channel.deliver(lane, "late", body=b"it was on its way")
+    go_on.set()
+    assert await write(channel) == []
+    await channel.lose()
+    await again_after(channel, b"another with the old id", handled)
+    assert handled.bodies == [b"first", b"slow", b"another with the old id"]
+    assert list(channel.remembered.lost_acks["a"]) == ["slow"], "its ack came too late"
+
+
+@in_a_loop
+async def test_a_close_does_not_overtake_what_waits_for_a_busy_writer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed = closed_by_aiormq(monkeypatch)
     channel = UnconnectedChannel(prefetch=2)
     await channel.consume("a", Handled().acknowledge, "mine")
     writer = channel.write_queue = asyncio.Queue(1)

@@ -361,6 +361,29 @@ def test_a_channel_that_the_broker_closes_takes_no_connection_with_it(
     run(program())
 
 
+def test_a_channel_that_is_closed_while_messages_come_leaves_the_connection_open(
+    broker: Broker, proxy: Proxy, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 1000)
+
+    async def program() -> None:
+        handled = Handled()
+        url, kind = proxied(broker.url, proxy), adaptive(prefetch=50)
+        async with await aio_pika.connect_robust(url, connection_class=kind) as connection:
+            reconnects: list[object] = []
+            connection.reconnect_callbacks.add(lambda *_: reconnects.append(1))
+            for closed in range(3):
+                channel = await connection.channel()
+                await (await channel.get_queue(queue_name)).consume(handled)
+                await until(lambda much=100 * closed: len(handled.numbers) > much, "some are here")
+                await channel.close()
+            another = await connection.channel()
+            await another.get_queue(queue_name)
+            assert reconnects == []
+
+    run(program())
+
+
 def test_a_consumer_timeout_needs_no_other_connection(broker: Broker) -> None:
     if broker.version < (4, 3):
         pytest.skip("RabbitMQ 4.3 is the first to cancel a consumer that is late")

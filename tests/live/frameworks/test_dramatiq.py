@@ -16,8 +16,9 @@ from dramatiq.worker import Worker
 
 from controlmq.clients.dramatiq import AdaptiveRabbitmqBroker
 from controlmq.errors import InputError
+from tests.sharing.processes import most_in
 from tests.testbed import Broker, wait_until
-from tests.testbed.publishing import delete_queue
+from tests.testbed.publishing import connected, delete_queue
 
 
 class Bench:
@@ -117,8 +118,8 @@ def test_the_worker_takes_a_prefetch_from_any_thread_and_gives_back_what_it_held
         consumer = mine.broker.adaptive_consumers[mine.queue]
         consumer.prefetch = 0.5
         wait_until(lambda: consumer.held > 3 or len(mine.seen) == 300, "acks are held")
-    rest = mine.counts()[0]
-    assert len(mine.seen) == len(set(mine.seen)) == 300 - rest
+    assert len(mine.seen) == len(set(mine.seen))
+    wait_until(lambda: mine.counts()[0] == 300 - len(mine.seen), "all others are in the queue")
 
 
 def test_messages_wait_for_threads_about_as_long_as_is_wanted(bench: Callable[..., Bench]) -> None:
@@ -169,6 +170,41 @@ def test_what_was_handled_is_not_run_again_after_a_lost_connection(
         wait_until(lambda: set(mine.seen) == set(range(200)), "all are handled")
         wait_until(lambda: mine.counts()[0] == 0, "none is left")
     assert len(mine.seen) <= 200 + 2, "at most what was running came twice"
+
+
+def test_a_message_with_an_old_id_that_another_consumer_gave_back_is_handled(
+    broker: Broker, bench: Callable[..., Bench]
+) -> None:
+    mine = bench(prefetch=4)
+    message = mine.actor(mine.see, actor_name="see").message("once")
+    mine.broker.enqueue(message)
+    with mine.worker():
+        wait_until(lambda: mine.seen == ["once"], "it is handled")
+    wait_until(lambda: mine.counts() == (0, 0, 0), "the queue is empty")
+    mine.broker.enqueue(message)
+    with connected(broker.parameters) as connection:
+        channel = connection.channel()
+        method = wait_until(lambda: channel.basic_get(mine.queue)[0], "it is there again")
+        channel.basic_nack(method.delivery_tag, requeue=True)
+    with mine.worker():
+        wait_until(lambda: mine.seen == ["once", "once"], "it is handled again")
+
+
+def test_two_workers_share_a_rate(bench: Callable[..., Bench]) -> None:
+    one, other = (bench(at_most=100, shared="dramatiq") for _ in range(2))
+    times: list[float] = []
+    for each in (one, other):
+        actor = each.actor(lambda number: times.append(time.monotonic()), actor_name="note")
+        for number in range(200):
+            actor.send(number)
+    with one.worker(), other.worker():
+        shares = [lambda each=each: each.broker.adaptive_consumers for each in (one, other)]
+        wait_until(lambda: all(consumers() for consumers in shares), "both consume")
+        both = [each.broker.adaptive_consumers[each.queue].shared for each in (one, other)]
+        wait_until(lambda: min(shared.share for shared in both) > 40, "both have a share")
+        assert sum(shared.share for shared in both) <= 100
+        wait_until(lambda: len(times) == 400, "all are handled")
+    assert most_in(sorted(times), 1.0) <= 105
 
 
 def test_a_word_that_makes_no_sense_is_refused_before_anything_runs() -> None:

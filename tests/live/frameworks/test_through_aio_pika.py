@@ -1,9 +1,10 @@
-"""taskiq and FastStream on a real broker, through aio-pika, and what is refused."""
+"""taskiq and FastStream on a real broker, through aio-pika."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from controlmq.clients.aio_pika import adaptive
 from controlmq.clients.faststream import adapt
 from controlmq.errors import InputError
 from tests.live.handled import assert_empty
+from tests.sharing.processes import most_in
 from tests.testbed import Broker
 from tests.testbed.management import DEADLINE
 from tests.testbed.publishing import DeclareQueue
@@ -100,9 +102,31 @@ def test_subscribers_of_faststream(broker: Broker, queue: DeclareQueue) -> None:
     assert_empty(broker, name)
 
 
-def test_another_broker_of_faststream_is_refused() -> None:
-    class KafkaBroker:
-        """It has no prefetch."""
+def test_subscribers_of_faststream_share_a_rate(broker: Broker, queue: DeclareQueue) -> None:
+    names = queue("classic"), queue("classic")
+    times: list[float] = []
 
-    with pytest.raises(InputError, match="cannot adapt a KafkaBroker"):
-        adapt(KafkaBroker(), goal=5)
+    async def program() -> None:
+        clock = asyncio.get_running_loop().time
+
+        async def handle(body: int) -> None:
+            times.append(clock())
+
+        steps: dict[str, list[Any]] = {name: [] for name in names}
+        async with AsyncExitStack() as stack:
+            for name in names:
+                rabbit = RabbitBroker(broker.url, logger=None)
+                adapt(rabbit, at_most=100, shared="faststream", on_step=steps[name].append)
+                rabbit.subscriber(RabbitQueue(name, declare=False))(handle)
+                await stack.enter_async_context(rabbit)
+                await rabbit.start()
+                for number in range(COUNT):
+                    await rabbit.publish(number, name)
+            await until(lambda: len(times) == 2 * COUNT, "all are handled")
+        for name in names:
+            assert steps[name], f"{name} was consumed"
+
+    asyncio.run(program())
+    assert most_in(times, 1.0) <= 105
+    for name in names:
+        assert_empty(broker, name)
