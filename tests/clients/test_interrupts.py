@@ -15,13 +15,14 @@ from tests.clients.interrupting import interrupted_at
 
 @pytest.fixture(autouse=True)
 def handlers_are_as_before() -> Iterator[None]:
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
+    """Those of Python, whatever other tests of this process have left."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
-    after = [signal.getsignal(number) for number in numbers]
-    for number, handler in zip(numbers, before, strict=True):
+    after = {number: signal.getsignal(number) for number in usual}
+    for number, handler in before.items():
         signal.signal(number, handler)
-    assert after == before
+    assert after == usual
 
 
 def test_an_interrupt_waits_for_the_end_of_the_operation() -> None:
