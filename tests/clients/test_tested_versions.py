@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import aio_pika
 import pytest
-import taskiq_aio_pika  # noqa: F401 - whoever uses taskiq has imported it
+import taskiq_aio_pika  # noqa: F401 - a program that uses taskiq has imported it
 from celery import Celery
 from faststream.rabbit import RabbitBroker
 from yarl import URL
