@@ -368,6 +368,11 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         self._window_adapter.outbox.closed = True
         await super()._on_close_frame(frame)
 
+    async def _on_close_ok_frame(self, frame: Any) -> None:
+        """As aiormq's, which also closes a channel by itself when a request is cancelled."""
+        self._window_adapter.outbox.closed = True
+        await super()._on_close_ok_frame(frame)
+
     async def _on_close(self, exc: Any = None) -> None:
         """As aiormq's; held acks are sent first, and arrive first. Later ones are not sent."""
         outbox = self._window_adapter.outbox

@@ -125,7 +125,8 @@ def _adapted(channel: Any, settings: Settings, remembered: Remembered) -> Any:
         kind = type(channel)
         channel.__class__ = type("AdaptiveChannel", (AdaptiveChannel, kind), {})
         channel.adapt(settings, remembered)
-    return channel
+    adapted: AdaptiveChannel = channel
+    return adapted
 
 
 def _warn_of_untested_versions() -> None:

@@ -203,6 +203,25 @@ async def test_what_was_acknowledged_before_a_close_has_arrived_and_nothing_is_s
     assert list(channel.remembered.lost_acks["a"]) == ["slow"], "its ack came too late"
 
 
+@pytest.mark.parametrize("frame", ["_on_close_frame", "_on_close_ok_frame"])
+@in_a_loop
+async def test_nothing_is_sent_once_the_broker_says_that_a_channel_is_closed(
+    monkeypatch: pytest.MonkeyPatch, frame: str
+) -> None:
+    async def on_frame(*_: Any) -> None:
+        """As aiormq's, whose reader ends."""
+
+    monkeypatch.setattr(f"aiormq.Channel.{frame}", on_frame)
+    closed = closed_by_aiormq(monkeypatch)
+    channel = UnconnectedChannel(prefetch=2)
+    await channel.consume("a", Handled().acknowledge, "mine")
+    await write(channel)
+    await getattr(channel, frame)(None)
+    await channel._on_close()
+    assert await write(channel) == []
+    assert closed == [channel]
+
+
 @in_a_loop
 async def test_a_close_does_not_overtake_what_waits_for_a_busy_writer(
     monkeypatch: pytest.MonkeyPatch,
