@@ -3,10 +3,9 @@
     python -m benchmarks live_laws live_peers live_bound goal_laws bounded_worlds > found.json
     python -m benchmarks.live_page found.json
 
-The page has a section for what was found on a real broker, and one for simulations. A section is
-made from the given files alone: parts that were run one by one go into it if all their files are
-given, and a part that none of them has stays out. A section of which no file has any part stays
-as it is.
+The page has a section for each benchmark. A section is made from the given files alone: parts that
+were run one by one go into it if all their files are given, and a part that none of them has stays
+out. A section of which no file has any part stays as it is.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import DOCS, table, with_section
 
 PAGE = DOCS / "goals.md"
-LIVE = ("live_laws", "live_bound", "live_peers")
-SIMULATED = ("goal_laws", "bounded_worlds")
-"""The benchmarks of each section."""
+
+Section = Callable[[Mapping[str, Any]], str]
+"""Makes the text of a section from what a benchmark found."""
 
 TITLES = {
     "rate": "A rate to hold, 400/s",
@@ -300,30 +299,29 @@ def simulated_bounds(found: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def live_section(benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
-    parts = [
-        *laws(benchmarks.get("live_laws", {})),
-        *bound(benchmarks.get("live_bound", {})),
-        *others(benchmarks.get("live_peers", {})),
-    ]
-    return "\n\n".join(parts)
+def in_blocks(parts: Callable[[Mapping[str, Any]], list[str]]) -> Section:
+    return lambda found: "\n\n".join(parts(found))
 
 
-def simulated_section(benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
-    rows = [
-        *simulated_laws(benchmarks.get("goal_laws", {})),
-        *simulated_bounds(benchmarks.get("bounded_worlds", {})),
-    ]
-    return table(["what", "found", "asked for"], rows)
+def in_rows(rows: Callable[[Mapping[str, Any]], list[list[str]]]) -> Section:
+    return lambda found: table(["what", "found", "asked for"], rows(found))
+
+
+SECTIONS: dict[str, Section] = {
+    "live_laws": in_blocks(laws),
+    "live_bound": in_blocks(bound),
+    "live_peers": in_blocks(others),
+    "goal_laws": in_rows(simulated_laws),
+    "bounded_worlds": in_rows(simulated_bounds),
+}
+"""What is written of each benchmark."""
 
 
 def filled(page: str, found: Sequence[Mapping[str, Any]]) -> str:
     """The page with what was found; a section of which nothing was found stays as it is."""
-    benchmarks = merged(found)
-    if benchmarks.keys() & set(LIVE):
-        page = with_section(page, "live", live_section(benchmarks))
-    if benchmarks.keys() & set(SIMULATED):
-        page = with_section(page, "simulated", simulated_section(benchmarks))
+    for name, benchmark in merged(found).items():
+        if name in SECTIONS:
+            page = with_section(page, name, SECTIONS[name](benchmark))
     return page
 
 

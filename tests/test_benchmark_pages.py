@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import celery_prefetch, client_conformance, client_cost, fleet_bound
+from benchmarks import celery_prefetch, client_conformance, client_cost, fleet_bound, live_peers
 from benchmarks.measure import spread
+from simulator.studies.tournament.entries import TABLES
+from tests.pages import ROOT
 
 TRIAL = {"client": "taskiq", "trial": "stall", "duplicates": 0, "bound": 0, "failures": []}
 GOAL = {"client": "taskiq", "trial": "rate", "deviation": 0.004, "allowed": 0.01, "failures": []}
@@ -109,3 +111,31 @@ def test_a_fleet_meets_its_goal_where_all_of_it_holds(wrong: dict[str, Any]) -> 
 def test_the_row_of_a_fleet_says_what_happened_to_it() -> None:
     cells = row(fleet_bound.table(FLEET), "600 s: 17 killed, 4 stopped, 17 added")
     assert cells[1:] == ["104", "1000", "99.4/s, 99.0/s", "4.6 s at most"]
+
+
+@pytest.mark.parametrize(
+    ("table", "title"),
+    [
+        ("rate", "A rate to hold"),
+        ("at_most", "A ceiling"),
+        ("buffer_time", "A time in the buffer"),
+        ("least", "The least prefetch that loses no throughput"),
+    ],
+)
+def test_peers_on_a_real_broker_are_the_strongest_of_the_tournament(table: str, title: str) -> None:
+    page = (ROOT / "docs/tournament.md").read_text(encoding="utf-8")
+    rows = page.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
+    sources = {entry.source for entry in TABLES[table]} - {"controlmq", "users"}
+    best: dict[str, str] = {}
+    for line in rows:
+        name, source = ([cell.strip() for cell in line.split("|")] + ["", ""])[1:3]
+        if source in sources:
+            best.setdefault(name.partition(" (")[0], name)
+    strongest = set(list(best.values())[:3])
+    assert strongest
+    peers = set(live_peers.TABLES[table]) - {
+        table.replace("_", " "),
+        "goal",
+        "sleep in the handler",
+    }
+    assert peers - set(live_peers.FIXED) == strongest
