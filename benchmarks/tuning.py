@@ -24,9 +24,9 @@ from controlmq.experiments.tuning_search.search import Outcome, Search, publishe
 from controlmq.published import GOAL
 from controlmq.student import mean_interval
 from simulator import Change, Duration, Scenario, load_scenario
-from simulator.studies.tuning_search import METRICS, Point, Trial, run_point
-from simulator.studies.tuning_search.point import steps
-from simulator.studies.tuning_search.ranking import per_seed
+from simulator.studies.tuning_candidates import METRICS, Point, Trial, run_point
+from simulator.studies.tuning_candidates.point import steps
+from simulator.studies.tuning_candidates.ranking import per_seed
 
 DURATION = 300.0
 LOOPS = 2000

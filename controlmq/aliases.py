@@ -36,7 +36,7 @@ MOVED = {
     "simulator.scenario_file": "simulator",
     "simulator.scenario_text": "simulator.scenario.toml_text",
     "simulator.specjms": "simulator.studies.specjms",
-    "simulator.tuning": "simulator.studies.tuning_search",
+    "simulator.tuning": "simulator.studies.tuning_candidates",
     "simulator.visibility": "simulator.studies.visibility",
     "simulator.workload": "simulator",
 }

@@ -122,7 +122,7 @@ def _search(arguments: Namespace) -> Search:
     from controlmq.experiments.tuning_search.search import Search
     from controlmq.model import ArxModel
     from simulator import load_scenario
-    from simulator.studies.tuning_search import METRICS, Trial
+    from simulator.studies.tuning_candidates import METRICS, Trial
 
     if arguments.by not in METRICS:
         raise InputError(f"--by is {arguments.by!r}; give one of {', '.join(METRICS)}.")
@@ -160,7 +160,7 @@ def _search(arguments: Namespace) -> Search:
 
 
 def _show(view: Console, outcome: Outcome, out: Path) -> None:
-    from simulator.studies.tuning_search import METRICS
+    from simulator.studies.tuning_candidates import METRICS
 
     rows = []
     for place, each in enumerate(outcome.ranked[:CANDIDATES_SHOWN], 1):

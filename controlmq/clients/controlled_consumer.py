@@ -16,7 +16,7 @@ from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.kill_switch import Off
 from controlmq.clients.settings import Settings, limits_with
 from controlmq.clients.shared_goal import SharedGoal
-from controlmq.clients.upper_limit import UpperLimit
+from controlmq.clients.stuck_at_limit import UpperLimit
 from controlmq.consumer.consumer import Consumer
 from controlmq.controllers import Limits, OpenLoop
 from controlmq.controllers.selector import Selector

@@ -15,8 +15,8 @@ from controlmq.clients.backoff import Backoff
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.consumer.consumer import Consumer
 from controlmq.errors import ControlmqError, InputError
+from controlmq.sharing.bound import bound_of
 from controlmq.sharing.member import Member
-from controlmq.sharing.splitting import bound_of
 
 log = logging.getLogger("controlmq")
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from controlmq.checks import MOST_PREFETCH
 from controlmq.consumer.bucket import Bucket
 from controlmq.consumer.commands import Notice
-from controlmq.consumer.gate import Gate
+from controlmq.consumer.hand_over_gate import Gate
+from controlmq.consumer.held_acks import Window
 from controlmq.consumer.lanes import Lane
 from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import HandlerPool, Sensors
 from controlmq.consumer.spread import Spread
-from controlmq.consumer.window import Window
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.delivery_tags import Ack, Ledger
-from controlmq.consumer.gate import Arrived
+from controlmq.consumer.hand_over_gate import Arrived
 from controlmq.consumer.lanes import Held, Lane
 
 FIRST_LONGEST_CALL_SECONDS = 0.002

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 
+from controlmq.consumer.held_acks import Window
 from controlmq.consumer.lanes import Lane, first_within, lanes_within
-from controlmq.consumer.window import Window
 
 MAX_LANES = 6
 """Lanes take a larger share from competing consumers, so they are few: beyond these, small

@@ -1,8 +1,9 @@
 """Two token buckets of one rate, for acks that open slots and for handlers that start.
 
-The same law as :mod:`controlmq.consumer.bucket` and :mod:`controlmq.consumer.gate`. A bucket is the
-instant at which it is full again, and each token moves that on by ``1 / pace``; a token is there
-from ``early`` seconds before, which are the burst. That of the openings is at least 2.
+The same law as :mod:`controlmq.consumer.bucket` and :mod:`controlmq.consumer.hand_over_gate`. A
+bucket is the instant at which it is full again, and each token moves that on by ``1 / pace``; a
+token is there from ``early`` seconds before, which are the burst. That of the openings is at least
+2.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from simulator.engine.compiled import compiled
 from simulator.engine.simulation_state import SimulationState
 
-# The values of controlmq.consumer.gate and .consumer: a test compares them.
+# The values of controlmq.consumer.hand_over_gate and .consumer: a test compares them.
 STANDING_AFTER_SECONDS = 0.1
 CUSHION_MESSAGES = 1
 LEAST_OPENING_BURST = 2.0

@@ -1,7 +1,7 @@
 """The window of a consumer, and the line of consumers that have room.
 
 The broker has whole slots, ``ceil(u)`` for a prefetch of ``u``; the consumer makes the rest by
-holding acknowledgements, exactly as :mod:`controlmq.consumer.window` does live. Open slots are
+holding acknowledgements, exactly as :mod:`controlmq.consumer.held_acks` does live. Open slots are
 the slots of the broker less the acks held, and the mean of them over time is ``u``::
 
     error = integral of u - clamp(open slots, floor(u), ceil(u)) over time, except while starved

@@ -24,8 +24,8 @@ from typing import Any
 from controlmq.clients.channel_runner import Runner
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
+from controlmq.consumer.held_acks import Window
 from controlmq.consumer.lanes import Lane
-from controlmq.consumer.window import Window
 from controlmq.loop import Sample, Step
 from tests.conformance.slots import Slots
 from tests.faults.record import Event, Record

@@ -30,8 +30,8 @@ clock_ahead = 0.0
 # The runner takes its clock when it is imported. pika, imported before, has the machine's.
 time.monotonic = lambda: monotonic() + clock_ahead
 from controlmq.clients.pika.wrap import wrap  # noqa: E402
+from controlmq.consumer.held_acks import Window  # noqa: E402
 from controlmq.consumer.lanes import Lane  # noqa: E402
-from controlmq.consumer.window import Window  # noqa: E402
 from controlmq.loop import Sample  # noqa: E402
 
 time.monotonic = monotonic

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controlmq.consumer.bucket import Bucket
-from controlmq.consumer.gate import Gate
+from controlmq.consumer.hand_over_gate import Gate
 from controlmq.sharing import member
 from controlmq.sharing.member import Member
 from controlmq.sharing.records import Renewal

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from controlmq.consumer.bucket import Bucket
-from controlmq.consumer.gate import Arrived, Gate
+from controlmq.consumer.hand_over_gate import Arrived, Gate
+from controlmq.sharing.bound import bound_of
 from controlmq.sharing.records import Found, Hello, Leave, Record, Renewal, decoded, encoded
 from controlmq.sharing.shares import HEADROOM, Shares
-from controlmq.sharing.splitting import bound_of
 
 TOTAL = 100 * HEADROOM
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from controlmq.consumer.consumer import Consumer, Shape
-from controlmq.consumer.gate import Arrived
+from controlmq.consumer.hand_over_gate import Arrived
+from controlmq.sharing.bound import bound_of
 from controlmq.sharing.member import Member
 from controlmq.sharing.shares import Holding, Shares
-from controlmq.sharing.splitting import bound_of
 from tests.worlds.broker import Violation
 
 FASTEST_DRIFT = 1e-3

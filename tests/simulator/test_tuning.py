@@ -11,7 +11,7 @@ from controlmq import ArxModel, InputError, Sample, Step
 from controlmq.performance import Score, score
 from controlmq.student import mean_interval, t_quantile
 from simulator import Change, Scenario, load_scenario
-from simulator.studies.tuning_search import (
+from simulator.studies.tuning_candidates import (
     METRICS,
     Candidate,
     Point,
@@ -21,8 +21,8 @@ from simulator.studies.tuning_search import (
     rank,
     run_point,
 )
-from simulator.studies.tuning_search.point import steps
-from simulator.studies.tuning_search.ranking import compare
+from simulator.studies.tuning_candidates.point import steps
+from simulator.studies.tuning_candidates.ranking import compare
 
 MODEL = ArxModel(a=0.0, b=80.0, c=0.0, interval=1.0, linear_range=(1.0, 18.0))
 

@@ -12,11 +12,11 @@ from controlmq.consumer.commands import CancelLanes
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.core import Core
 from controlmq.consumer.delivery_tags import Ack, Ledger
-from controlmq.consumer.gate import Arrived, Gate
+from controlmq.consumer.hand_over_gate import Arrived, Gate
+from controlmq.consumer.held_acks import Window
 from controlmq.consumer.lanes import Held, Lane
 from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import Sensors
-from controlmq.consumer.window import Window
 
 Defect = Callable[[pytest.MonkeyPatch], None]
 

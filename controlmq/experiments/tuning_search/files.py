@@ -12,8 +12,8 @@ from typing import Any
 from controlmq.experiments.tuning_search.search import Outcome
 from controlmq.files import json_types
 from controlmq.student import mean_interval
-from simulator.studies.tuning_search import METRICS, Candidate, Ranked, front
-from simulator.studies.tuning_search.ranking import Scores, per_seed, value_of
+from simulator.studies.tuning_candidates import METRICS, Candidate, Ranked, front
+from simulator.studies.tuning_candidates.ranking import Scores, per_seed, value_of
 
 
 def write(outcome: Outcome, data: Mapping[str, Any], folder: Path) -> None:

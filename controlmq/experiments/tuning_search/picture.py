@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from controlmq.experiments.drawing import COLOURS, MARK, one_plot, svg
 from controlmq.experiments.tuning_search.files import front_of, other_axis
 from controlmq.experiments.tuning_search.search import Outcome
-from simulator.studies.tuning_search import METRICS, Ranked
+from simulator.studies.tuning_candidates import METRICS, Ranked
 
 
 def picture(outcome: Outcome) -> str:

@@ -11,7 +11,7 @@ from controlmq.experiments.page import page, table
 from controlmq.experiments.tuning_search.files import front_of, other_axis
 from controlmq.experiments.tuning_search.search import Outcome
 from controlmq.student import Interval
-from simulator.studies.tuning_search import METRICS, Candidate, Ranked
+from simulator.studies.tuning_candidates import METRICS, Candidate, Ranked
 
 TITLE = "A search for a controller"
 

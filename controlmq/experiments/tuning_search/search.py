@@ -20,8 +20,16 @@ from controlmq.performance import Score
 from controlmq.student import Interval
 from controlmq.traces import TraceWriter
 from simulator import Scenario, SimulatedConsumer
-from simulator.studies.tuning_search import Candidate, Point, Ranked, Space, Trial, rank, run_point
-from simulator.studies.tuning_search.ranking import Scores, compare
+from simulator.studies.tuning_candidates import (
+    Candidate,
+    Point,
+    Ranked,
+    Space,
+    Trial,
+    rank,
+    run_point,
+)
+from simulator.studies.tuning_candidates.ranking import Scores, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

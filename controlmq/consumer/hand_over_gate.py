@@ -1,6 +1,6 @@
 """The gate: messages wait here for their hand-over, in the order in which they came.
 
-Acks do not wait here: those that are held are in :mod:`controlmq.consumer.window`.
+Acks do not wait here: those that are held are in :mod:`controlmq.consumer.held_acks`.
 
 A token bucket says when the next one may be handed over, whatever the network brings at once and
 however late a timer is. Without a bucket nothing waits.

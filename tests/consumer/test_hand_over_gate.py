@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from controlmq.consumer.bucket import Bucket
-from controlmq.consumer.gate import Arrived, Gate
+from controlmq.consumer.hand_over_gate import Arrived, Gate
 
 RATE = 10.0
 

@@ -5,9 +5,9 @@ run, and how many at the same time. What runs a whole search on Spark, and its f
 report, are in :mod:`controlmq.experiments.tuning_search`.
 """
 
-from simulator.studies.tuning_search.point import Point, Trial, run_point
-from simulator.studies.tuning_search.ranking import METRICS, Ranked, front, rank
-from simulator.studies.tuning_search.space import Candidate, Space
+from simulator.studies.tuning_candidates.point import Point, Trial, run_point
+from simulator.studies.tuning_candidates.ranking import METRICS, Ranked, front, rank
+from simulator.studies.tuning_candidates.space import Candidate, Space
 
 __all__ = [
     "METRICS",

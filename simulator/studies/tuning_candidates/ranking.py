@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from controlmq.performance import Score
 from controlmq.student import Interval, mean_interval
-from simulator.studies.tuning_search.space import Candidate
+from simulator.studies.tuning_candidates.space import Candidate
 
 METRICS = {
     "iae": "messages",

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from controlmq.consumer.delivery_tags import Ack, Ledger
+from controlmq.consumer.held_acks import Window
 from controlmq.consumer.lanes import Lane
 from controlmq.consumer.retiring import LanePlan
-from controlmq.consumer.window import Window
 
 NOBODY: Any = None
 """The consumer of lanes that no core looks at."""

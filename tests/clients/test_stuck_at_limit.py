@@ -10,7 +10,7 @@ import pytest
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
 from controlmq.clients.settings import settings_from
-from controlmq.clients.upper_limit import SAMPLES_AT_THE_LIMIT, UpperLimit
+from controlmq.clients.stuck_at_limit import SAMPLES_AT_THE_LIMIT, UpperLimit
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample, Step
 
