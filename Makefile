@@ -30,7 +30,7 @@ test: $(STAMP) ## all tests, real broker included
 	@tools/need rabbitmq
 	@tools/need prometheus
 	@tools/need chromium
-	$(BIN)/python -m pytest tests -n 2
+	$(BIN)/python -m pytest tests -n 4
 
 BROKERS := 3.10 4.0 4.3 container:3.10 container:4.0 container:4.3
 test-brokers: $(STAMP) ## the live tests on every supported RabbitMQ, on private nodes and in containers

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from controlmq.consumer import consumer, core, gate, sensors, window
+from controlmq.consumer import consumer, core, hand_over_gate, held_acks, sensors
 from controlmq.consumer.consumer import DEFAULT_MAX_HELD, Shape
 from simulator.engine import bucket
 from simulator.engine import window as compiled
@@ -124,7 +124,7 @@ def test_both_worlds_sense_the_same(plant: Plant) -> None:
 
 def test_the_compiled_window_has_the_numbers_of_the_core() -> None:
     for name in ("STANDING_AFTER_SECONDS", "CUSHION_MESSAGES"):
-        assert getattr(bucket, name) == getattr(gate, name)
+        assert getattr(bucket, name) == getattr(hand_over_gate, name)
     assert bucket.LEAST_OPENING_BURST == consumer.LEAST_OPENING_BURST
     for name in (
         "MADE_UP_ACKS",
@@ -132,7 +132,7 @@ def test_the_compiled_window_has_the_numbers_of_the_core() -> None:
         "MOST_ERROR_SLOT_SECONDS",
         "ROUNDING_SLOT_SECONDS",
     ):
-        assert getattr(compiled, name) == getattr(window, name)
+        assert getattr(compiled, name) == getattr(held_acks, name)
     assert compiled.IDLE_AFTER_SECONDS == core.IDLE_AFTER_SECONDS
     assert compiled.MAX_HELD == DEFAULT_MAX_HELD
     assert Shape().max_hold == compiled.MAX_HOLD_SECONDS
