@@ -2,21 +2,21 @@
 
 The least prefetch is compared with the best fixed one, chosen with hindsight for each phase; a rate
 with the published PI and its model; protection with Vegas, Gradient2 and fixed concurrencies. The
-plants are drawn at random, and no law was chosen on them.
+plants are drawn at random with a seed, ``DRAW``.
 """
 
 from __future__ import annotations
 
 import math
 import random
-import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from itertools import product
-from typing import Any
+from statistics import fmean as mean
+from typing import Any, Literal
 
-from benchmarks.measure import chosen, spread
+from benchmarks.measure import at_least, at_most, beside, chosen, spread, verdict
 from controlmq import design_controller
 from controlmq.controllers.controller_file import KINDS
 from controlmq.controllers.selector import Selector
@@ -24,12 +24,16 @@ from controlmq.design.analysis import analyse
 from controlmq.goals import Goals
 from simulator.studies.tournament import peers
 from simulator.studies.tournament.plants import Phase, Plant, drawn, with_rates
+from simulator.studies.tournament.trials import lost
 from tests.known.goal_cases import (
     LIMITS,
+    RECOVERED_SHARE,
+    best_within,
     buffer_time_found,
     by_phase,
     day,
     least_found,
+    mean_rate,
     protected,
     quiet_settling,
     rate_found,
@@ -42,9 +46,19 @@ from tests.known.identified import (
     identified_plants,
 )
 
-PLANTS, DRAW = 8, 2026
-MESSAGES = 1e5
-"""Messages that each phase of a plant handles."""
+PLANTS = 8
+
+DRAW = 9176
+"""Seed of the plants, and of the traces and models of ``robust``. No law was tried on them before
+docs/goals.md was made; after a change of a law, take another one."""
+
+MESSAGES, RATE_MESSAGES = 1e5, 2e4
+"""Messages that each phase of a plant handles: without a goal, and with a rate to hold."""
+
+PROTECTED_SAMPLES = 400
+"""Of each phase of a shared resource."""
+
+PUBLISHED = "pi, published poles"
 
 QUIET = ((0.001, 0.011, 0.1), (0.0005, 0.001, 0.005), (0.3, 0.6, 0.9))
 """Of quiet plants: round trips and work in seconds, and the goal as a share of the capacity."""
@@ -58,94 +72,224 @@ def least() -> dict[str, Any]:
     for plant in drawn(PLANTS, DRAW, MESSAGES):
         print(f"  {plant.name}", file=sys.stderr)
         found += least_found(plant, 1)
+    losses = [each.lost_percent for each in found]
+    worst = max(found, key=lambda each: each.buffered - each.may_buffer)
+    waits = mean(each.buffered for each in found)
+    best_waits = mean(each.best_buffered for each in found)
+    counted = [each.counted_share for each in found]
     return {
-        "mean_lost_percent": statistics.fmean(each.lost_percent for each in found),
-        "most_lost_percent": max(each.lost_percent for each in found),
-        "buffered": statistics.fmean(each.buffered for each in found),
-        "best_fixed_buffered": statistics.fmean(each.best_buffered for each in found),
-        "recovered_in_15_samples": sum(each.recovered for each in found),
         "phases": [asdict(each) for each in found],
-        "allowed": "lost 1.2 % (mean), 2 % (most); buffered 1.15 times or 0.5 more",
+        **verdict(
+            at_most("least prefetch: throughput lost, mean of phases, %", mean(losses), 1.2),
+            at_most("least prefetch: throughput lost, worst phase, %", max(losses), 2.0),
+            at_most(
+                f"least prefetch: phases of {len(found)} in which more messages wait than 1.15 "
+                "times those of the best fixed prefetch, or half a message more",
+                sum(each.buffered > each.may_buffer for each in found),
+                0,
+            ),
+            beside(
+                "messages that wait in the worst phase by this measure; with the best fixed one",
+                f"{worst.buffered:.2f}; {worst.best_buffered:.2f}",
+            ),
+            beside(
+                "messages that wait, mean of phases; with the best fixed one of each",
+                f"{waits:.2f}; {best_waits:.2f}",
+            ),
+            at_least(
+                f"least prefetch: phases of {len(found)} in which the work done in samples 16 to "
+                "25 is within 3 % of what it settles at",
+                sum(each.recovered for each in found),
+                len(found),
+            ),
+            beside(
+                "the same counted in messages, whose random work scatters within ten samples",
+                sum(share >= 1 - RECOVERED_SHARE for share in counted),
+            ),
+            beside("messages in these samples, least % of the settled rate", 100 * min(counted)),
+        ),
     }
 
 
-def handlers() -> list[dict[str, float]]:
+def handlers() -> dict[str, Any]:
     phases = [Phase(200, 0.02, 0.005, number) for number in (2, 8, 2)]
-    ours = by_phase(Plant("pool", phases, "exponential"), Selector(Goals(), LIMITS), 1)
-    return [
+    plant = Plant("pool", phases, "exponential")
+    ours = by_phase(plant, Selector(Goals(), LIMITS), 1)
+    full = by_phase(plant, peers.fixed(1000.0), 1)
+    found = [
         {
             "handlers": phase.handlers,
-            "rate": statistics.fmean(s.rate for s in samples[100:]),
+            "rate": mean_rate(samples[100:]),
             "capacity": phase.capacity,
-            "rate_after_15_samples": statistics.fmean(s.rate for s in samples[15:25]),
-            "prefetch": statistics.fmean(s.prefetch for s in samples[100:]),
+            "lost_percent": lost(samples[100:], mean_rate(without_loss[100:])),
+            "rate_after_15_samples": mean_rate(samples[15:25]),
+            "prefetch": mean(sample.prefetch for sample in samples[100:]),
         }
-        for phase, samples in zip(phases, ours, strict=True)
+        for phase, samples, without_loss in zip(phases, ours, full, strict=True)
     ]
+    losses = [each["lost_percent"] for each in found]
+    soon = [100 * each["rate_after_15_samples"] / each["rate"] for each in found]
+    what = "least prefetch with 2, 8 and again 2 handlers"
+    return {
+        "phases": found,
+        **verdict(
+            at_most(f"{what}: throughput lost, mean, %", mean(losses), 1.2),
+            at_most(f"{what}: throughput lost, worst phase, %", max(losses), 2.0),
+            at_least(
+                f"{what}: messages/second in samples 16 to 25, least % of the settled rate",
+                min(soon),
+                100 * (1 - RECOVERED_SHARE),
+            ),
+        ),
+    }
 
 
 def rate() -> dict[str, Any]:
-    found = [rate_found(plant, 1) for plant in with_rates(drawn(PLANTS, DRAW, 2e4))]
-    errors = {law: statistics.fmean(each[law][0] for each in found) for law in found[0]}
-    spreads = {law: statistics.fmean(each[law][1] for each in found) for law in found[0]}
+    found = [rate_found(plant, 1) for plant in with_rates(drawn(PLANTS, DRAW, RATE_MESSAGES))]
+    errors = {law: mean(each[law][0] for each in found) for law in found[0]}
+    spreads = {law: mean(each[law][1] for each in found) for law in found[0]}
     slow = Plant("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
     (half,) = by_phase(slow, Selector(Goals(goal=0.5), LIMITS), 1)
+    arrived = sum(sample.arrivals for sample in half)
     return {
         "error_percent": errors,
         "sd_percent": spreads,
-        "most_samples_to_2_percent": max(
-            quiet_settling(*plant, Selector(Goals(goal=1.0), LIMITS)) for plant in product(*QUIET)
+        **verdict(
+            at_most(
+                "rate: mean size of the error, per that of the published PI with its model",
+                errors["goal"] / errors[PUBLISHED],
+                0.6,
+            ),
+            beside("the same in % of the goal", _by_law(errors)),
+            at_most(
+                "rate: spread of a second, per that of the published PI",
+                spreads["goal"] / spreads[PUBLISHED],
+                1.0,
+            ),
+            beside("the same in % of the goal", _by_law(spreads)),
+            at_most(
+                "rate, nothing random: samples until it stays within 2 %, worst of "
+                f"{len(QUIET[0]) * len(QUIET[1]) * len(QUIET[2])} consumers",
+                max(
+                    quiet_settling(*plant, Selector(Goals(goal=1.0), LIMITS))
+                    for plant in product(*QUIET)
+                ),
+                5,
+            ),
+            at_most(
+                f"rate of 0.5/s with 1 s of work: {arrived} messages in 200 s, off 100 by %",
+                abs(arrived - 100),
+                5,
+            ),
         ),
-        "messages_in_200_s_at_half_a_message_a_second": sum(each.arrivals for each in half),
-        "allowed": "error 0.6 of the published PI's, sd no higher, 5 samples, 95 to 105 messages",
     }
+
+
+def _by_law(found: Mapping[str, float]) -> str:
+    return "; ".join(f"{law}: {value:.2f}" for law, value in found.items())
 
 
 def buffer_time() -> dict[str, Any]:
     phases = buffer_time_found(0.05, 400)
+    waits = [waiting(prefetch, 0.04).buffer_time for prefetch in (26, 51)]
+    means = [mean(s.buffer_time for s in samples[5:]) for samples in phases]
+    within_20_percent_from = [
+        max((k + 1 for k, s in enumerate(each) if abs(s.buffer_time / 0.05 - 1) > 0.2), default=0)
+        for each in phases
+    ]
+    what = "50 ms in the buffer, with 4, 40 and again 4 ms of work"
     return {
-        "busy_at_26": waiting(26, 0.004).busy,
-        "waits_at_26_and_51": [waiting(u, 0.04).buffer_time for u in (26, 51)],
-        "mean": [statistics.fmean(s.buffer_time for s in samples[5:]) for samples in phases],
-        "within_20_percent_from_sample": [
-            max(
-                (k + 1 for k, s in enumerate(each) if abs(s.buffer_time / 0.05 - 1) > 0.2),
-                default=0,
-            )
-            for each in phases
-        ],
-        "allowed": "0.9 and 1.9 s; mean within 3 %, within 20 % after 5 s",
+        "mean": means,
+        "within_20_percent_from_sample": within_20_percent_from,
+        **verdict(
+            at_least(
+                "RabbitMQ's example: % of its time for which a prefetch of 26 keeps a handler of "
+                "4 ms busy",
+                100 * waiting(26, 0.004).busy,
+                99.9,
+            ),
+            at_most(
+                "the same with 40 ms of work: time in the buffer with 26 and 51, off 0.9 and 1.9 s "
+                "by at most %",
+                max(100 * abs(found / 0.9 - 1) for found in (waits[0], waits[1] - 1.0)),
+                1.0,
+            ),
+            at_most(
+                f"{what}: mean of the worst phase, off by %",
+                max(100 * abs(each / 0.05 - 1) for each in means),
+                3.0,
+            ),
+            at_most(
+                f"{what}: seconds until it stays within 20 %, worst phase",
+                max(within_20_percent_from),
+                5,
+            ),
+        ),
     }
 
 
 def protect() -> dict[str, Any]:
-    bound = 2 * protected(peers.fixed(4.0), 400, 1).p99s[0]
-    tried = {u: protected(peers.fixed(float(u)), 400, 1) for u in range(4, 17)}
-    within = {u: found for u, found in tried.items() if found.p99 <= bound}
-    best = max(within, key=lambda u: within[u].rate)
+    tried = {u: protected(peers.fixed(float(u)), PROTECTED_SAMPLES, 1) for u in range(4, 17)}
+    bound = 2 * tried[4].settled.p99s[0]
     laws = {
         "protect": Selector(Goals(protect=True), LIMITS),
         "vegas": peers.vegas(),
         "gradient2": peers.gradient2(),
     }
+    found = {name: protected(law, PROTECTED_SAMPLES, 1) for name, law in laws.items()}
+    best, best_rate = best_within(tried, bound, "settled")
+    best_whole, best_whole_rate = best_within(tried, bound, "whole")
+    ours = found["protect"]
+
+    def rates(part: Literal["settled", "whole"], fixed: int, fixed_rate: float) -> str:
+        by_law = "; ".join(f"{name}: {getattr(law, part).rate:.0f}" for name, law in found.items())
+        return f"{by_law}; fixed {fixed}: {fixed_rate:.0f}"
+
+    def worst(part: Literal["settled", "whole"]) -> str:
+        return "; ".join(
+            f"{name}: {1000 * getattr(law, part).p99:.0f}" for name, law in found.items()
+        )
+
     return {
         "p99_bound": bound,
-        "best_fixed": best,
-        "best_fixed_rate": within[best].rate,
-        "laws": {name: asdict(protected(law, 400, 1)) for name, law in laws.items()},
-        "allowed": "95 % of the best fixed one's rate, p99 within the bound",
+        "best_fixed": {"settled": best, "whole": best_whole},
+        "laws": {name: asdict(law) for name, law in found.items()},
+        **verdict(
+            at_least(
+                "protection, second half of each phase: throughput, % of that of the best fixed "
+                "concurrency whose p99 is within the bound",
+                100 * ours.settled.rate / best_rate,
+                95,
+            ),
+            beside("the same in messages/second", rates("settled", best, best_rate)),
+            at_most(
+                "protection, second half of each phase: worst p99 of the handler time, ms, at "
+                "most twice that without congestion",
+                1000 * ours.settled.p99,
+                1000 * bound,
+            ),
+            beside("the same of all laws, ms", worst("settled")),
+            beside(
+                "protection, whole phases: throughput, % of that of the best fixed concurrency",
+                100 * ours.whole.rate / best_whole_rate,
+            ),
+            beside("the same in messages/second", rates("whole", best_whole, best_whole_rate)),
+            beside("protection, whole phases: worst p99, ms", worst("whole")),
+        ),
     }
 
 
 def selector() -> dict[str, Any]:
     """A ceiling and a time in the buffer over a day, with and without tracking."""
     tracking, untracked = day(24), day(4, tracking=False)
+    what = "a ceiling and a time in the buffer over a day"
     return {
-        "rate_overshoot_percent": tracking.rate_overshoot,
-        "time_overshoot_percent": tracking.time_overshoot,
         "laws_in_force": sorted(tracking.laws_in_force),
-        "time_overshoot_percent_without_tracking": untracked.time_overshoot,
-        "allowed": "5 %",
+        **verdict(
+            at_most(f"{what}: overshoot of the ceiling, %", tracking.rate_overshoot, 5),
+            at_most(f"{what}: overshoot of the time, %", tracking.time_overshoot, 5),
+            beside("the same without tracking, %", untracked.time_overshoot),
+        ),
     }
 
 
@@ -182,11 +326,29 @@ def robust() -> dict[str, Any]:
         "half_width_a": spread(widths["a"]),
         "half_width_b_percent": spread(widths["b_percent"]),
         "models": drawn_models,
-        "loops": drawn_models * len(KINDS),
-        "unstable": unstable,
-        "stated_exceeded_percent": {name: 100 * value for name, value in worse.items()},
-        "allowed": "none unstable; nothing exceeds what was stated by more than 5 % of it, an "
-        f"overshoot by 5 % of at least {LEAST_OVERSHOOT_PERCENT:g} % of the step",
+        **verdict(
+            at_most(
+                f"robust P, PI and PID on {drawn_models} models of {len(models)} identified sets: "
+                f"unstable loops of {drawn_models * len(KINDS)}",
+                unstable,
+                0,
+            ),
+            *(
+                at_most(
+                    f"the same: the stated {name} is exceeded by at most, % of it" + where,
+                    100 * worse[name],
+                    5,
+                )
+                for name, where in (
+                    ("settling", ""),
+                    ("margin", ""),
+                    (
+                        "overshoot",
+                        f" (of {LEAST_OVERSHOOT_PERCENT:g} % of the step where it is less)",
+                    ),
+                )
+            ),
+        ),
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from benchmarks.live_consumer import WORK, Bed, Work, bed, wrapped
 from benchmarks.live_goals import Stolen
 from benchmarks.live_laws import changing_work
-from benchmarks.measure import chosen
+from benchmarks.measure import at_most, chosen, verdict
 from controlmq import Limits, Step
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.controllers import OpenLoop, random_levels
@@ -182,10 +182,26 @@ def judged(table: str, found: Mapping[str, Played]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: float(row["cost"]))
 
 
+def before_ours(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The laws whose cost is below that of ours, and by how much."""
+    ours = next(float(row["cost"]) for row in rows if row["ours"])
+    return {row["law"]: ours - row["cost"] for row in rows if row["cost"] < ours}
+
+
 def run(*parts: str) -> dict[str, Any]:
     tables = chosen(TABLES, parts)
     with bed() as here:
         known = laws(cache(lambda: experiment(here)))
         names = dict.fromkeys(name for table in tables for name in TABLES[table])
         found = {name: played(here, name, known[name]()) for name in names}
-    return {table: {"columns": METRICS[table], "rows": judged(table, found)} for table in tables}
+    return {table: _table(table, judged(table, found)) for table in tables}
+
+
+def _table(table: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    before = before_ours(rows)
+    return {
+        "columns": METRICS[table],
+        "rows": rows,
+        "before_ours": before,
+        **verdict(at_most("laws before ours", len(before), 0)),
+    }

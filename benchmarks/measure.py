@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Part = TypeVar("Part")
 
@@ -33,6 +33,39 @@ def chosen(parts: Mapping[str, Part], names: Sequence[str]) -> dict[str, Part]:
     if unknown:
         raise SystemExit(f"no part {unknown[0]!r}; there are {', '.join(parts)}.")
     return {name: parts[name] for name in names or parts}
+
+
+def at_most(what: str, found: float, limit: float) -> dict[str, Any]:
+    """A figure that meets what is asked for up to a limit."""
+    return {
+        "what": what,
+        "found": float(found),
+        "at_most": limit,
+        "met": bool(found <= limit),
+    }
+
+
+def at_least(what: str, found: float, limit: float) -> dict[str, Any]:
+    """A figure that meets what is asked for from a limit on."""
+    return {
+        "what": what,
+        "found": float(found),
+        "at_least": limit,
+        "met": bool(found >= limit),
+    }
+
+
+def beside(what: str, found: float | str) -> dict[str, Any]:
+    """A figure, or some, of which nothing is asked."""
+    return {"what": what, "found": found}
+
+
+def verdict(*figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a part, and whether all that is asked of them is met."""
+    return {
+        "figures": [*figures],
+        "met": all(figure["met"] for figure in figures if "met" in figure),
+    }
 
 
 def peak_memory() -> float:

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks import celery_prefetch, client_conformance, client_cost, fleet_bound, live_peers
-from benchmarks.measure import spread
+from benchmarks import (
+    celery_prefetch,
+    client_conformance,
+    client_cost,
+    fleet_bound,
+    live_page,
+    live_peers,
+)
+from benchmarks.measure import at_least, at_most, beside, spread, verdict
 from simulator.studies.tournament.entries import TABLES
 from tests.pages import ROOT
 
@@ -111,6 +118,57 @@ def test_a_fleet_meets_its_goal_where_all_of_it_holds(wrong: dict[str, Any]) -> 
 def test_the_row_of_a_fleet_says_what_happened_to_it() -> None:
     cells = row(fleet_bound.table(FLEET), "600 s: 17 killed, 4 stopped, 17 added")
     assert cells[1:] == ["104", "1000", "99.4/s, 99.0/s", "4.6 s at most"]
+
+
+def test_a_part_meets_its_goal_where_every_figure_of_it_does() -> None:
+    good = [at_most("lost", 1.2, 1.2), at_least("kept", 99, 99), beside("seen", 7)]
+    assert verdict(*good)["met"]
+    assert not verdict(*good, at_most("lost", 1.3, 1.2))["met"]
+    assert not verdict(*good, at_least("kept", float("nan"), 99))["met"]
+
+
+def test_the_page_of_goals_has_what_was_asked_and_whether_it_is_met() -> None:
+    figures = (
+        at_most("lost, %", 1.0649, 1.2),
+        at_least("kept, %", 98.04, 99.0),
+        beside("ours, theirs", "1; 2"),
+    )
+    table = live_page.asked({"least": verdict(*figures)})
+    assert row(table, "lost, %")[1:] == ["1.065", "at most 1.2", "yes"]
+    assert row(table, "kept, %")[1:] == ["98.04", "at least 99", "**no**"]
+    assert row(table, "ours, theirs")[1:] == ["1; 2", "", ""]
+
+
+def test_the_page_of_a_bound_says_which_share_is_judged() -> None:
+    run = {
+        "burst": 20.0,
+        "handlers": "inline",
+        "seconds": 300.0,
+        "most_allowed": {"1": 420.0},
+        "most_handed_over": {"1": 419},
+        "most_started": {"1": 421},
+        "share_of_bound_and_capacity": 0.984,
+        "share_of_bound": 0.964,
+        "waiting_mean": 1.14,
+    }
+    said, table = live_page.bound({"default": {**run, **verdict(at_least("share", 98.4, 98))}})
+    assert "Judged is the share of the rate while the network forwards" in said
+    columns = row(table, "run")
+    assert "asked for: at least 98" in columns[2]
+    assert "not judged" in columns[3]
+    cells = row(table, "burst 20, inline, 5 min")
+    assert cells[1:] == ["419 of 420 (421)", "98.4", "96.4", "1.14", "yes"]
+
+
+def test_the_page_of_peers_says_which_laws_are_before_ours() -> None:
+    costs = {"envoy": 5.0, "least": 5.5, "fixed 1": 90.0}
+    rows = [{"law": law, "ours": law == "least", "cost": cost} for law, cost in costs.items()]
+    before = live_peers.before_ours(rows)
+    assert before == {"envoy": 0.5}
+    played = {"columns": {}, "rows": rows, "before_ours": before}
+    assert live_page.others({"least": played})[-1] == "**Before ours: envoy by 0.50.**"
+    played["before_ours"] = {}
+    assert live_page.others({"least": played})[-1] == "No law is before ours."
 
 
 @pytest.mark.parametrize(

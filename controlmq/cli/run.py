@@ -87,8 +87,8 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--shared NAME", "--at-most is for all consumers with this name together")
     option(parser, "--buffer-time TIME", "let messages wait here: seconds, or as in '100 ms'")
     option(parser, "--protect", "take less while what is behind the handlers is congested")
-    option(parser, "--controller LAW|FILE", "p, pi (default), pid with --model, or a file")
-    option(parser, "--model FILE", "a model file, as 'identify' writes it")
+    option(parser, "--controller LAW|FILE", "p, pi (default), pid, scale or a file")
+    option(parser, "--model FILE", "of p, pi and pid: a model file, as 'identify' writes it")
     option(parser, "--prefetch U", "messages of prefetch to start with", number)
     option(parser, "--limits LOW HIGH", "lowest and highest prefetch", number)
     meaning = "length of a sample (default: the model's, or 1)"

@@ -67,7 +67,7 @@ def add_options(parser: ArgumentParser) -> None:
         "scenario", nargs="?", default="rosa-noisy", help="a shipped scenario or a TOML file"
     )
     drive = parser.add_mutually_exclusive_group()
-    option(drive, "--controller LAW|FILE", "p, pi, pid or a file")
+    option(drive, "--controller LAW|FILE", "p, pi, pid, scale or a file")
     option(drive, "--prefetch U", "a constant prefetch", number)
     option(drive, "--ramp LOW HIGH", "every prefetch from LOW to HIGH, one a sample", number)
     option(drive, "--levels LOW HIGH", "prefetches in random order between these", number)

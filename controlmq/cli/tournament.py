@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from controlmq.cli.arguments import count, number, option
+from controlmq.cli.arguments import count, number, option, whole
 from controlmq.cli.output import console, print_json, say, spark_bar
 from controlmq.cli.spark import add_spark
 from controlmq.errors import InputError
@@ -31,6 +31,7 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--plants PLANTS", "consumers drawn at random to judge on", count, 12)
     option(parser, "--tuning PLANTS", "others that peers are tuned on", count, 6)
     option(parser, "--seeds SEEDS", "runs on each of them", count, 2)
+    option(parser, "--draw SEED", "of the consumers to judge on (default: that of the docs)", whole)
     option(parser, "--messages MESSAGES", "that each phase of a run handles", number, 20000.0)
     add_spark(parser)
 
@@ -40,15 +41,18 @@ def run(arguments: Namespace) -> int:
     from controlmq.experiments.tournament import run_tournament, write
     from controlmq.replacing import new_folder
     from identification.session import session
-    from simulator.studies.tournament.plan import Plan
+    from simulator.studies.tournament.plan import HELD_OUT_DRAW, TUNING_DRAW, Plan
 
     if arguments.plants < 2:
         raise InputError("1 plant has no spread to compare laws by; give more plants.")
     if arguments.messages <= 0:
         raise InputError(f"--messages is {arguments.messages:g}; give a number above 0.")
+    draw = HELD_OUT_DRAW if arguments.draw is None else arguments.draw
+    if draw == TUNING_DRAW:
+        raise InputError(f"--draw is {draw}, on whose consumers peers are tuned; give another.")
     out = Path(arguments.out)
     view = console(to_stderr=arguments.json)
-    plan = Plan(arguments.tuning, arguments.plants, arguments.seeds, arguments.messages)
+    plan = Plan(arguments.tuning, arguments.plants, arguments.seeds, arguments.messages, draw)
     with new_folder(out) as folder:
         with (
             spark_bar(view) as update,

@@ -5,6 +5,7 @@ from controlmq.controllers.open_loop import OpenLoop, ramp, random_levels
 from controlmq.controllers.p import P
 from controlmq.controllers.pid import PI, PID
 from controlmq.controllers.resolve import build, build_schedule, controller_from
+from controlmq.controllers.scale import Scale
 from controlmq.controllers.scheduled import ScheduledController
 from controlmq.gains import Gains
 
@@ -15,6 +16,7 @@ __all__ = [
     "Limits",
     "OpenLoop",
     "P",
+    "Scale",
     "ScheduledController",
     "build",
     "build_schedule",

@@ -18,6 +18,7 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.p import P
 from controlmq.controllers.pid import PI, PID
 from controlmq.controllers.placement import DEFAULT_POLYNOMIAL, place
+from controlmq.controllers.scale import Scale
 from controlmq.controllers.scheduled import ScheduledController
 from controlmq.errors import InputError
 from controlmq.files import json_format, read_text
@@ -70,26 +71,31 @@ def resolve(
     """What ``spec`` stands for.
 
     - ``"p"``, ``"pi"`` or ``"pid"``: that law with the published placement on ``model``;
+    - ``"scale"``: the law that moves the prefetch and needs no model;
     - a path: a controller file, a schedule file, or a model file, which gets a PI controller;
     - a model: a PI controller; a tuning: its controller; a schedule: the blend of its own;
     - anything callable: itself, as it is.
 
     Without ``limits`` a law goes on beyond the linear range of the model that its gains were
     computed for, as long as the rate follows, unless its tuning has an upper limit; the limits of
-    the result are None then. The laws of a schedule keep to the ranges of their models. A ``model``
-    that was given goes before the one that comes with the controller. The model of a schedule is
-    the one with the widest range, a limit that no profile exceeds.
+    the result are None then. The laws of a schedule keep to the ranges of their models, and
+    ``"scale"``, which has none, to :meth:`Limits.widest`. A ``model`` that was given goes before
+    the one that comes with the controller. The model of a schedule is the one with the widest
+    range, a limit that no profile exceeds.
     """
     known = ArxModel.load(model) if isinstance(model, str | os.PathLike) else model
     found = _value_of(spec, known)
     own: ArxModel | None = None
+    make: Callable[[], Controller]
     if isinstance(found, Tuning):
-        make: Callable[[], Controller] = partial(build, found, limits)
+        make = partial(build, found, limits)
         own = found.model
     elif isinstance(found, Schedule):
         make = partial(build_schedule, found, limits)
         models = [profile.tuning.model for profile in found.profiles]
         own = max(models, key=lambda model: model.linear_range[1])
+    elif isinstance(found, type):
+        make = partial(Scale, limits or Limits.widest())
     else:
         make = partial(_itself, found)
     return ResolvedController(
@@ -164,8 +170,17 @@ def default_tuning(kind: str, model: ArxModel) -> Tuning:
     return Tuning(kind, place(kind, model, DEFAULT_POLYNOMIAL[kind]), model)
 
 
-def _value_of(spec: ControllerSpec, model: ArxModel | None) -> Tuning | Schedule | Controller:
+def _value_of(
+    spec: ControllerSpec, model: ArxModel | None
+) -> Tuning | Schedule | Controller | type[Scale]:
     """The tuning or the schedule that ``spec`` stands for, or the object that it is."""
+    if isinstance(spec, str) and spec.lower() == Scale.kind:
+        if model is not None:
+            raise InputError(
+                f"the controller {spec!r} needs no model; leave the model out, or take p, pi or "
+                "pid."
+            )
+        return Scale
     if _is_law(spec):
         if model is None:
             raise InputError(
@@ -178,7 +193,8 @@ def _value_of(spec: ControllerSpec, model: ArxModel | None) -> Tuning | Schedule
         return default_tuning("pi", found)
     if not callable(found) and not isinstance(found, Tuning | Schedule):
         raise InputError(
-            f"controller is {spec!r}; give {', '.join(KINDS)}, a file, a model or a controller."
+            f"controller is {spec!r}; give {', '.join(KINDS)}, {Scale.kind}, a file, a model or a "
+            "controller."
         )
     return found
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlmq import PI, PID, ArxModel, Gains, InputError, Limits, P, Sample, Tuning
-from controlmq.controllers import OpenLoop, build, controller_from, ramp, random_levels
+from controlmq.controllers import OpenLoop, Scale, build, controller_from, ramp, random_levels
 from controlmq.controllers.limits import MOST_WITHOUT_LIMITS
 from controlmq.controllers.resolve import default_tuning, resolve
 from controlmq.loop import Controller
@@ -259,6 +259,14 @@ class TestControllerFrom:
             0.5,
         )
         assert isinstance(controller_from(str(tmp_path / "model.json")), PI)
+
+    def test_scale_needs_no_model_and_takes_none(self) -> None:
+        law = controller_from("scale", limits=Limits(1.0, 50.0))
+        assert isinstance(law, Scale)
+        assert law.limits == Limits(1.0, 50.0)
+        assert resolve("Scale").limits == Limits.widest()
+        with pytest.raises(InputError, match="needs no model"):
+            controller_from("scale", model=MODEL)
 
     def test_an_object_is_taken_as_it_is(self) -> None:
         controller = OpenLoop([1.0])

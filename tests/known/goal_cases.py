@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
+from typing import Literal
 
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.selector import Selector
@@ -32,6 +33,9 @@ LIMITS = Limits(0.1, 1000.0)
 
 MOST_LOST_PERCENT = 1.0
 """What the best fixed prefetch may lose: as much as the law lets handlers be idle."""
+
+MAY_BUFFER_FACTOR, MAY_BUFFER_MORE = 1.15, 0.5
+"""Of what the best fixed prefetch buffers, and messages beyond it: the larger one is allowed."""
 
 RECOVERY_SAMPLES = 15
 RECOVERED_SHARE = 0.03
@@ -66,6 +70,8 @@ class PhaseFound:
     prefetch: float
     best_prefetch: float
     best_buffered: float
+    may_buffer: float
+    """1.15 times what the best fixed prefetch buffers, or half a message more."""
     recovered: bool
     """Whether from sample 15 on the throughput was within 3 % of the settled one, both as work
     done: the share of time for which handlers ran. Counts of messages whose work is random scatter
@@ -94,6 +100,7 @@ def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
                 statistics.fmean(sample.prefetch for sample in settled),
                 best,
                 waiting,
+                max(MAY_BUFFER_FACTOR * waiting, waiting + MAY_BUFFER_MORE),
                 mean_busy(samples[soon]) > (1 - RECOVERED_SHARE) * mean_busy(settled),
                 mean_rate(samples[soon]) / mean_rate(settled),
             )
@@ -229,11 +236,10 @@ class Protected:
 
     rates: list[float]
     p99s: list[float]
-    prefetches: list[float]
 
     @property
     def rate(self) -> float:
-        """Over the whole run."""
+        """Over all phases."""
         return statistics.fmean(self.rates)
 
     @property
@@ -242,23 +248,46 @@ class Protected:
         return max(self.p99s)
 
 
-def protected(controller: Controller, phase_samples: int, seed: int) -> Protected:
-    """Others take nothing, half of the servers, and nothing again; settled parts only."""
+@dataclass(frozen=True)
+class Protection:
+    """What a law does with the second half of each phase, and with all of it."""
+
+    settled: Protected
+    whole: Protected
+
+
+def protected(controller: Controller, phase_samples: int, seed: int) -> Protection:
+    """Others take nothing, half of the servers, and nothing again."""
     scenario = shared((0.0, 0.5, 0.0), phase_samples)
     plant = SimulatedConsumer(scenario, seed=seed, consumer="ours")
     loop = Loop(plant, controller, None)
-    rates, p99s, prefetches = [], [], []
+    settled, whole = Protected([], []), Protected([], [])
+
+    def p99(since: Latency, until: Latency) -> float:
+        counts = until.counts - since.counts
+        return Latency(until.count - since.count, math.nan, counts).percentile(99.0)
+
     for _ in range(3):
-        for _ in range(phase_samples // 2):
-            loop.step()
-        before = plant.simulation.handler_times("ours")
-        samples = [loop.step().sample for _ in range(phase_samples - phase_samples // 2)]
-        after = plant.simulation.handler_times("ours")
-        noted = Latency(after.count - before.count, math.nan, after.counts - before.counts)
-        rates.append(statistics.fmean(sample.rate for sample in samples))
-        p99s.append(noted.percentile(99.0))
-        prefetches.append(statistics.fmean(sample.prefetch for sample in samples))
-    return Protected(rates, p99s, prefetches)
+        begin = plant.simulation.handler_times("ours")
+        samples = [loop.step().sample for _ in range(phase_samples // 2)]
+        half = plant.simulation.handler_times("ours")
+        samples += [loop.step().sample for _ in range(phase_samples - phase_samples // 2)]
+        end = plant.simulation.handler_times("ours")
+        settled.rates.append(mean_rate(samples[phase_samples // 2 :]))
+        settled.p99s.append(p99(half, end))
+        whole.rates.append(mean_rate(samples))
+        whole.p99s.append(p99(begin, end))
+    return Protection(settled, whole)
+
+
+def best_within(
+    tried: Mapping[int, Protection], bound: float, part: Literal["settled", "whole"]
+) -> tuple[int, float]:
+    """The fixed prefetch with the most throughput whose p99 is within the bound, and its rate."""
+    found = {prefetch: getattr(each, part) for prefetch, each in tried.items()}
+    within = {prefetch: each.rate for prefetch, each in found.items() if each.p99 <= bound}
+    best = max(within, key=lambda prefetch: within[prefetch])
+    return best, within[best]
 
 
 # Several goals at once

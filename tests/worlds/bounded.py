@@ -85,6 +85,11 @@ class SteadyDemand:
         started = len(self._works)
         return started / self._attainable(self.world.now - self._started_at)
 
+    def capacity_of_drawn_work(self) -> float:
+        """Messages/second that busy handlers do with the work drawn since measuring began."""
+        mean_work = sum(self._works) / len(self._works)
+        return max(self.world.circumstances.handlers, 1) / mean_work
+
     def _attainable(self, seconds: float) -> int:
         handlers = self.world.circumstances.handlers
         burst = max(1.0, BURST_SECONDS * self.rate)

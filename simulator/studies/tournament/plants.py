@@ -1,4 +1,4 @@
-"""Consumers to try laws on: named ones, and some drawn at random that no law was chosen on."""
+"""Consumers to try laws on: named ones, and some drawn at random with a seed."""
 
 from __future__ import annotations
 
