@@ -92,7 +92,9 @@ def reached() -> dict[str, Any]:
                 asked,
             ),
             at_least(f"ceiling: {percent}, worst of them", 100 * min(shares), asked),
-            beside("consumers below 99 % of it", sum(below.values())),
+            beside(
+                f"ceiling: of {DEMANDS} consumers, below {asked:g} % of it", sum(below.values())
+            ),
             *(beside(f"of these, {reason}", number) for reason, number in below.items()),
             at_least(
                 "ceiling: % of what handlers that always have a message start behind the same "

@@ -64,7 +64,7 @@ def said(found: float | str) -> str:
     """A figure with as many digits as tell something; words as they are."""
     if isinstance(found, str):
         return found
-    return f"{found:.0f}" if abs(found) >= 1000 else f"{found:.4g}"
+    return f"{found:.0f}" if abs(found) >= 1000 else f"{round(found, 3) + 0.0:.4g}"
 
 
 def _limit(figure: Mapping[str, Any]) -> str:
