@@ -49,7 +49,7 @@ RATE_PEERS = ("spark", "pi, published poles", "pid, published poles")
 TABLES = {
     "rate": ("goal", *RATE_PEERS, *FIXED),
     "at_most": ("at most", *RATE_PEERS, "sleep in the handler", *FIXED),
-    "buffer_time": ("buffer time", "codel", "hpa", *FIXED),
+    "buffer_time": ("buffer time", "codel", "hpa (tolerance 0.02)", *FIXED),
     "least": ("least", "envoy", "gradient2 (tolerance 2)", "vegas", *FIXED),
 }
 """The laws of each table, ours first. For a time in the buffer the tournament has two peers,
@@ -93,7 +93,7 @@ def laws(model: Callable[[], ArxModel]) -> dict[str, Callable[[], Law]]:
         "spark": lambda: rate(peers.spark_rate()),
         "sleep in the handler": lambda: Law({"prefetch": 10.0}, sleeps=True),
         "codel": lambda: other(peers.codel(), BUFFER_TIME),
-        "hpa": lambda: other(peers.hpa_on_time(), BUFFER_TIME),
+        "hpa (tolerance 0.02)": lambda: other(peers.hpa_on_time(0.02), BUFFER_TIME),
         "envoy": lambda: other(peers.envoy(), 1.0),
         "gradient2 (tolerance 2)": lambda: other(peers.gradient2(2.0), 1.0),
         "vegas": lambda: other(peers.vegas(), 1.0),
