@@ -158,7 +158,11 @@ def _verdict(table: str, rows: Sequence[Row]) -> str:
     else:
         said = f"**Ours is not first**: {named} is before {_name(ours)},"
     said += f" by {_cell(over_all)} over the same plants{chance}."
-    said += f" Over those drawn at random alone it is by {_cell(over_drawn)}."
+    if over_drawn.mean < 0:
+        behind = Interval(-over_drawn.mean, -over_drawn.high, -over_drawn.low)
+        said += f" Over those drawn at random alone it is behind, by {_cell(behind)}."
+    else:
+        said += f" Over those drawn at random alone it is by {_cell(over_drawn)}."
     plants, lost = len(ours.by_plant), len(_peers_before(table, rows))
     said += f" On {plants - lost} of {plants} plants no peer is before it."
     return f"{said} The order is by the sum of the columns." if table != "rate" else said
