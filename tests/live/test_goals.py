@@ -81,6 +81,29 @@ def test_the_least_prefetch_grows_to_what_the_network_needs(
     assert max(step.prefetch for step in steps) <= 2000
 
 
+def test_a_law_without_a_model_holds_a_rate_by_the_prefetch_alone(
+    broker: Broker, proxy: Proxy, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 20_000)
+    steps: list[Step] = []
+    with connected(proxy.parameters) as connection:
+        channel = controlmq.wrap(
+            connection.channel(), goal=200, controller="scale", interval=0.5, on_step=steps.append
+        )
+        tag = channel.basic_consume(
+            queue_name, lambda channel, method, *_: channel.basic_ack(method.delivery_tag)
+        )
+
+        def settled() -> bool:
+            rates = [step.sample.rate for step in steps[-4:]]
+            return len(rates) == 4 and all(abs(rate / 200 - 1) < 0.15 for rate in rates)
+
+        process_until(connection, settled, "the goal is met", 60)
+        # No bucket: what sets the rate is the prefetch.
+        assert channel.adaptive_consumers[tag].plant.gate.bucket is None
+    assert 1 < steps[-1].prefetch < 20
+
+
 def test_goals_change_while_it_runs(broker: Broker, proxy: Proxy, queue_name: str) -> None:
     fill(broker.parameters, queue_name, 20_000)
     steps: list[Step] = []

@@ -15,6 +15,7 @@ from tests.testbed.publishing import fill
 GOALS = [
     [],
     ["--goal", "200/s"],
+    ["--goal", "200/s", "--controller", "scale"],
     ["--at-most", "200/s"],
     ["--buffer-time", "100ms"],
     ["--protect"],

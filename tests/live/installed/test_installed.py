@@ -211,23 +211,54 @@ def test_an_extra_brings_what_is_used_of_it(release: Release, extra: str, tmp_pa
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("goal", ["", "goal=200", 'at_most="5/minute"', "buffer_time=0.1"])
-def test_every_goal_works_with_pika_alone(
-    release: Release, broker: Broker, queue_name: str, goal: str
-) -> None:
-    fill(broker.parameters, queue_name, 1)
-    program = f"""
+BLOCKING = """
 import controlmq, pika
-channel = pika.BlockingConnection(pika.URLParameters({broker.url!r})).channel()
+channel = pika.BlockingConnection(pika.URLParameters({url!r})).channel()
 controlmq.wrap(channel, {goal})
 def on_message(channel, method, properties, body):
     channel.basic_ack(method.delivery_tag)
     channel.stop_consuming()
-channel.basic_consume({queue_name!r}, on_message)
+channel.basic_consume({queue!r}, on_message)
 channel.start_consuming()
 channel.connection.close()
 """
-    done = release.environment.run("-c", program)
+
+ASYNCHRONOUS = """
+import controlmq, pika
+def on_open(channel):
+    controlmq.wrap(channel, {goal})
+    channel.basic_consume({queue!r}, on_message)
+def on_message(channel, method, properties, body):
+    channel.basic_ack(method.delivery_tag)
+    channel.connection.close()
+connection = pika.SelectConnection(
+    pika.URLParameters({url!r}),
+    on_open_callback=lambda connection: connection.channel(on_open_callback=on_open),
+    on_close_callback=lambda connection, reason: connection.ioloop.stop(),
+)
+connection.ioloop.start()
+"""
+
+
+@pytest.mark.parametrize("program", [BLOCKING, ASYNCHRONOUS], ids=["blocking", "asynchronous"])
+@pytest.mark.parametrize("goal", ["", "goal=200", 'at_most="5/minute"', "buffer_time=0.1"])
+def test_every_goal_works_with_pika_alone(
+    release: Release, broker: Broker, queue_name: str, goal: str, program: str
+) -> None:
+    fill(broker.parameters, queue_name, 1)
+    written = program.format(url=broker.url, queue=queue_name, goal=goal)
+    done = release.environment.run("-c", written)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert_empty(broker, queue_name)
+
+
+@pytest.mark.parametrize("goal", ["", "--goal 200", "--at-most 5/minute", "--buffer-time 100ms"])
+def test_every_goal_of_the_command_works_with_pika_alone(
+    release: Release, broker: Broker, queue_name: str, goal: str
+) -> None:
+    fill(broker.parameters, queue_name, 1)
+    words = ["--url", broker.url, "--queue", queue_name, "--work", "0.001", *goal.split()]
+    done = release.environment.command("run", *words, "--interval", "0.5", "--samples", "2")
     assert done.returncode == 0, done.stderr[-3000:]
     assert_empty(broker, queue_name)
 
