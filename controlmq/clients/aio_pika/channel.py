@@ -13,7 +13,7 @@ from aiormq.abc import DeliveredMessage
 from aiormq.exceptions import DuplicateConsumerTag
 from pamqp import commands as spec
 
-from controlmq.clients.aio_pika.adapter import AioPikaAdapter
+from controlmq.clients.aio_pika.adapter import AioPikaAdapter, watch_blocking
 from controlmq.clients.aio_pika.receiving import (
     Answerable,
     Receivers,
@@ -54,6 +54,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         """On messages that were handed over meanwhile, in their order."""
         self._controllers = Controllers()
         self._asked_prefetch: int | None = None
+        watch_blocking(self.connection)
         self._tags: set[str] = set()
         """Those of all consumers that the channel ever had."""
         self._window_adapter = AioPikaAdapter(self)
