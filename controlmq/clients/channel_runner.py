@@ -58,6 +58,9 @@ class Runner:
         self._lanes: dict[str, Lane] = {}
         """Lanes whose messages may come, by their tags."""
         self._together_until = 0.0
+        self.waited: Callable[[float], float] | None = None
+        """Set where messages are handed over as they are read, many at once: says, with the time of
+        each, for how long it has been here at least."""
         self._timer: object | None = None
         self._timer_at = math.inf
         self._thread = get_ident()
@@ -82,6 +85,7 @@ class Runner:
                 return deliver(channel, method, properties, body)
             now = clock()
             if now >= core.wake_at:
+        waited = self.waited
                 try:
                     self.wake(now)  # perhaps into code of the user, the message in no book yet
                 except BaseException:
@@ -100,6 +104,8 @@ class Runner:
                 core.first_message(lane, method.delivery_tag, properties.headers or {})
             if (gate.bucket is not None or gate.waiting) and not gate.pulled:
                 message = partial(deliver, channel, method, properties, body)
+            if waited is not None:
+                core.waited(consumer, waited(now))
                 core.arrived(lane, method.delivery_tag, now, message)
                 self._hand_over_due()
                 return None

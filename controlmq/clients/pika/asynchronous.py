@@ -8,7 +8,8 @@ from typing import Any
 from pika import frame, spec
 from pika.channel import Channel
 
-from controlmq.clients.channel_runner import clock
+from controlmq.clients.channel_runner import ACKS_WAIT_SECONDS, clock
+from controlmq.clients.interrupts import held_interrupts
 from controlmq.clients.pika import private
 from controlmq.clients.pika.adapter import PikaAdapter
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
@@ -33,6 +34,8 @@ class AsynchronousAdapter(PikaAdapter):
         self._check_open = private.open_check(channel)
         self._send = private.sender(channel)
         self._cycle_end_due = False
+        self._cycle_from = 0.0
+        """When it began: the first message of what pika reads now, or the first ack."""
         self._after_cancel: dict[Consumer, Callback] = {}
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
@@ -90,9 +93,12 @@ class AsynchronousAdapter(PikaAdapter):
     def reports_cycle_end(self) -> bool:
         """A timer of no delay fires when pika has dispatched all it read."""
         if not self._cycle_end_due:
-            self._cycle_end_due = True
-            self.call_later(0, self._end_cycle)
+            self._await_cycle_end(clock())
         return True
+
+    def _await_cycle_end(self, now: float) -> None:
+        self._cycle_end_due, self._cycle_from = True, now
+        self.call_later(0, self._end_cycle)
 
     def _end_cycle(self) -> None:
         self._cycle_end_due = False
@@ -102,6 +108,18 @@ class AsynchronousAdapter(PikaAdapter):
     def buffered(self) -> int:
         """Messages are dispatched as they are read."""
         return 0
+
+    def waited(self, now: float) -> float:
+        """Since the first message of those that pika reads without a return to its loop.
+
+        It dispatches each as it reads it, and the handlers of those before it keep it waiting. No
+        ack is written meanwhile, so that what is read then was on its way by the first.
+        """
+        if self._cycle_end_due:
+            return now - self._cycle_from
+        if self._channel._runner.core.longest_call >= ACKS_WAIT_SECONDS:
+            self._await_cycle_end(now)  # else an ack does, and one message makes no difference
+        return 0.0
 
     def take_in(self) -> None:
         """pika hands over what it reads."""
@@ -130,6 +148,7 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
     def _adapt_with(self, settings: Settings) -> None:
         self._adapter = AsynchronousAdapter(self)
         self._adapt(settings, self._adapter)
+        self._runner.waited = self._adapter.waited
         self._at_end.append(private.watch_commits(self, self._on_commit_ok))
 
     # Consuming
