@@ -272,9 +272,14 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         self._runner.core.rolled_back()
 
     def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
-        """As pika's; held acks are sent first. ``connection.close()`` comes here too."""
-        if self.is_open:
-            self._runner.cancel_all()
-            self._runner.give_back_all()  # of consumers whose cancels have to wait, too
-        super().close(reply_code, reply_text)
-        self._runner.stop()  # requests that wait are pika's to send, and nothing may follow them
+        """As pika's; held acks are sent first. ``connection.close()`` comes here too.
+
+        An interrupt waits for that: a channel that pika thinks it has asked to close, and has not,
+        would never be closed.
+        """
+        with held_interrupts():
+            if self.is_open:
+                self._runner.cancel_all()
+                self._runner.give_back_all()  # of consumers whose cancels have to wait, too
+            super().close(reply_code, reply_text)
+            self._runner.stop()  # what waits is pika's to send, and nothing may follow it
