@@ -89,22 +89,6 @@ class GivenAcks:
         self._given.clear()
 
 
-class LastMessages:
-    """The keys of the last messages that were noted, for instance of those that failed."""
-
-    def __init__(self) -> None:
-        self._keys: OrderedDict[Hashable, None] = OrderedDict()
-
-    def add(self, key: Hashable) -> None:
-        """Note a message; of too many the oldest one is forgotten."""
-        self._keys[key] = None
-        if len(self._keys) > MOST_REMEMBERED:
-            self._keys.popitem(last=False)
-
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._keys
-
-
 def key_of(properties: Any) -> Hashable | None:
     """What tells a message apart from every other of its queue; None where nothing does.
 

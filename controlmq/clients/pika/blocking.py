@@ -315,6 +315,17 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
 
     def give_back_due(self) -> None:
         """Send the acks that have been held for as long as is allowed.
+    def park(self, delivery_tag: int) -> None:
+        """Keep a message for later: another one may come in its place meanwhile.
+
+        Take it back with :meth:`unpark` before you answer it.
+        """
+        self._runner.park(delivery_tag)
+
+    def unpark(self, delivery_tag: int) -> None:
+        """Turn to a message that was parked."""
+        self._runner.unpark(delivery_tag)
+
 
         For a callback that takes long: no timer fires before it returns.
         """
