@@ -145,9 +145,9 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
     the next consumer starts. ``adaptive_consumers`` are the consumers by their tags.
     """
 
-    def _adapt_with(self, settings: Settings) -> None:
+    def _adapt_with(self, settings: Settings, before: AdaptivePikaChannel | None) -> None:
         self._adapter = AsynchronousAdapter(self)
-        self._adapt(settings, self._adapter)
+        self._adapt(settings, self._adapter, before)
         self._runner.waited = self._adapter.waited
         self._at_end.append(private.watch_commits(self, self._on_commit_ok))
 
@@ -210,6 +210,7 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         """As pika's."""
         self._runner.give_back_all()
         super().basic_recover(requeue, callback)
+        self._acks.answered(0, multiple=True)
         self._runner.core.recovered(clock())
 
     def basic_get(self, queue: str, callback: Callback, auto_ack: bool = False) -> None:

@@ -224,7 +224,11 @@ class Dispatcher:
     def _settle(self, job: Job) -> None:
         self._out.discard(job)
         if not job.channel.is_open:
-            return  # the broker has put it back already
+            # The broker has put it back already; its next delivery need not be handled.
+            if job.error is None:
+                with suppress(AMQPError):
+                    job.channel.basic_ack(job.method.delivery_tag)
+            return
         if job.error is None:
             self._failing = False
             job.channel.basic_ack(job.method.delivery_tag)
@@ -268,24 +272,24 @@ class Dispatcher:
     def _requeue_later(self, job: Job, pause: float) -> None:
         self._going_back.append(job)
         if not self._stop.wanted:
+            if self._parked is None:
+                self._parked = job
+                job.channel.park(job.method.delivery_tag)
             job.channel.connection.call_later(pause, lambda: self._requeue(job))
 
     def _requeue(self, job: Job) -> None:
         if job in self._going_back:
-            if self._parked is None:
-                self._parked = job
-                job.channel.park(job.method.delivery_tag)
             self._going_back.remove(job)
-            if job.channel.is_open:
-                job.channel.basic_nack(job.method.delivery_tag, requeue=True)
-
-    def _give_back(self) -> None:
             parked = job is self._parked
             if parked:
                 self._parked = None
-        for job in list(self._going_back):
+            if job.channel.is_open:
                 if parked:
                     job.channel.unpark(job.method.delivery_tag)
+                job.channel.basic_nack(job.method.delivery_tag, requeue=True)
+
+    def _give_back(self) -> None:
+        for job in list(self._going_back):
             self._requeue(job)
 
     def _log(self, job: Job, outcome: str) -> None:
@@ -299,10 +303,6 @@ class Dispatcher:
         )
         self._failing = True
 
-
-def _identity(job: Job) -> Hashable:
-    """What tells a message apart from others that fail: its id or, where it has none, its body."""
-    return key_of(job.properties) or hashlib.blake2b(job.body, digest_size=16).digest()
 
 class Failures:
     """How often messages have failed here, and for how long each then pauses."""
@@ -323,6 +323,10 @@ class Failures:
             self._failed.popitem(last=False)
         return times + 1, pauses.pause()
 
+
+def _identity(job: Job) -> Hashable:
+    """What tells a message apart from others that fail: its id or, where it has none, its body."""
+    return key_of(job.properties) or hashlib.blake2b(job.body, digest_size=16).digest()
 
 
 def _said(job: Job) -> str:
