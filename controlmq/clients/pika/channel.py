@@ -73,8 +73,14 @@ class AdaptivePikaChannel:
             )
         ]
         """What to do when the channel is closed, or pika's own again."""
-        end = self._on_closed  # known even if the channel is pika's own by then
-        self._inner.add_on_close_callback(lambda _channel, reason: end(reason))
+        end, acks = self._end, self._acks  # known even if the channel is pika's own by then
+
+        def on_closed(_channel: Any, reason: BaseException) -> None:
+            # Where the user has closed it, all acks have arrived.
+            acks.end(clock(), have_arrived=isinstance(reason, ChannelClosedByClient))
+            end()
+
+        self._inner.add_on_close_callback(on_closed)
         self._cancel_callbacks = private.take_cancel_callbacks(self)
         super().add_on_cancel_callback(self._on_lane_lost)  # type: ignore[misc]
         private.send_through(self._inner, self._send_noting)
@@ -323,11 +329,6 @@ class AdaptivePikaChannel:
             self.__class__ = self._plain_class
             for callback in self._cancel_callbacks:
                 self.add_on_cancel_callback(callback)
-
-    def _on_closed(self, reason: BaseException) -> None:
-        """The channel is closed. Where the user has closed it, all acks have arrived."""
-        self._acks.end(clock(), have_arrived=isinstance(reason, ChannelClosedByClient))
-        self._end()
 
     def _end(self) -> None:
         """The channel is closed, or pika's own again."""

@@ -575,7 +575,7 @@ def test_a_channel_knows_that_its_connection_is_blocked(disposable_broker: Broke
     async def consume() -> None:
         async with channel_on(broker.url, prefetch=2, window="lanes") as channel:
             queue = await channel.get_queue(queue_name)
-            await queue.consume(lambda message: message.ack())
+            await queue.consume(Handled())
             plain = await channel.get_underlay_channel()
             core = plain.runner.core
             broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.00000001")

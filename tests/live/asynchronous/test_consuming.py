@@ -312,6 +312,7 @@ def test_a_close_that_is_interrupted_can_be_gone_on_with(
         """Ctrl-C comes when pika has noted that it closes the channel, and not asked for it."""
         plain(channel, state)
         if state == channel.CLOSING:
+            monkeypatch.undo()  # once
             signal.raise_signal(signal.SIGINT)
 
     def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
