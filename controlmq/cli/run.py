@@ -38,8 +38,8 @@ A second one ends it at once.
 
 What a handler that raises means is --on-error:
   stop     (default) the message goes back to the queue and the command ends with code 1
-  requeue  the message goes back after a pause of 1 s, doubled up to 30 s while no handler
-           succeeds; one that fails again, or keeps coming back, is rejected
+  requeue  the message goes back after a pause of 1 s, doubled up to 30 s with each of its tries;
+           one that fails ten times, or keeps coming back, is rejected
   reject   the message is rejected: it goes to the dead-letter exchange of its queue, and is
            dropped where there is none
 

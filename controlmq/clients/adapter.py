@@ -25,7 +25,8 @@ class Adapter(Protocol):
     and reads again, ``runner.cycle_ended`` where :meth:`reports_cycle_end` said so,
     ``runner.cancel_all`` before the channel closes and ``runner.stop`` when it is closed. Around
     a commit it calls ``core.committing`` before, ``core.committed`` and ``runner.commit_answered``
-    after, because RabbitMQ allows nothing between a commit and its answer.
+    after, because RabbitMQ allows nothing between a commit and its answer. Where :meth:`buffered`
+    cannot tell how many messages were read, it sets ``runner.waited``.
     """
 
     def send_acks(self, acks: Sequence[Ack]) -> None:

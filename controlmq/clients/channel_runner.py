@@ -29,6 +29,10 @@ log = logging.getLogger("controlmq")
 
 clock = time.monotonic
 
+Known = Callable[[Any, Any], bool]
+"""Called with a delivery and its properties: whether the message was handled before. It is
+acknowledged then."""
+
 ACKS_WAIT_SECONDS = 0.0005
 """Seconds. Acks of one dispatch cycle wait this long for each other, to go as one frame."""
 
@@ -54,6 +58,9 @@ class Runner:
         """Called with a consumer whose interval is over: turns its loop."""
         self.after_wake: Callable[[], None] = _nothing
         """Called when all that was due is done."""
+        self.waited: Callable[[float], float] | None = None
+        """Set where messages are handed over as they are read, many at once: says, with the time of
+        each, for how long it has been here at least."""
         self.adapter = self._adapter = adapter
         self._lanes: dict[str, Lane] = {}
         """Lanes whose messages may come, by their tags."""
@@ -69,12 +76,16 @@ class Runner:
 
     # Messages
 
-    def receiver(self, lane: Lane, deliver: Callable[..., Any]) -> Callable[..., Any]:
+    def receiver(
+        self, lane: Lane, deliver: Callable[..., Any], known: Known | None = None
+    ) -> Callable[..., Any]:
         """What the client library calls with each message of ``lane``, in pika's form.
 
-        It may be called with those of every lane of the same consumer.
+        It may be called with those of every lane of the same consumer. Messages with an id, or a
+        header that may be one, are delivered unless they are ``known``.
         """
         core, consumer, buffered = self.core, lane.consumer, self._adapter.buffered
+        waited = self.waited
         lanes, tag, gate = self._lanes, consumer.tag, consumer.gate
 
         def receive(channel: Any, method: Any, properties: Any, body: bytes) -> Any:
@@ -93,13 +104,15 @@ class Runner:
                 # A step of the loop may also have closed the channel, which gives everything back.
                 return None if self.stopped else self.send_acks(now)
             lane = lanes[method.consumer_tag]
+            if waited is not None:
+                core.waited(consumer, waited(now))
             if method.redelivered:
                 core.redelivered(consumer)
             method.consumer_tag = tag
             if consumer.unseen:
                 core.first_message(lane, method.delivery_tag, properties.headers or {})
             if (gate.bucket is not None or gate.waiting) and not gate.pulled:
-                message = partial(deliver, channel, method, properties, body)
+                message = partial(deliver_new, channel, method, properties, body)
                 core.arrived(lane, method.delivery_tag, now, message)
                 self._hand_over_due()
                 return None
@@ -107,13 +120,20 @@ class Runner:
             if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
                 self.send_acks(now)
             try:
-                deliver(channel, method, properties, body)
+                if known is not None and (properties.message_id is not None or properties.headers):
+                    deliver_new(channel, method, properties, body)
+                else:
+                    deliver(channel, method, properties, body)
             except BaseException:
                 self.give_back_in_time()
                 raise
             finally:
                 core.returned(consumer, now, clock())
             return None
+
+        def deliver_new(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            if known is None or not known(method, properties):
+                deliver(channel, method, properties, body)
 
         return receive
 

@@ -11,8 +11,8 @@ message that a handler gave back has to be handled again, and so has another one
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Hashable
+from collections import OrderedDict, defaultdict
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 REMEMBERED_SECONDS = 200.0
@@ -89,20 +89,69 @@ class GivenAcks:
         self._given.clear()
 
 
-class LastMessages:
-    """The keys of the last messages that were noted, for instance of those that failed."""
+class ChannelAcks:
+    """Acks of messages with an id, of all consumers of one channel.
 
-    def __init__(self) -> None:
-        self._keys: OrderedDict[Hashable, None] = OrderedDict()
+    Times are in seconds. ``lost`` outlives the channel: the acks of each queue that may be lost.
+    """
 
-    def add(self, key: Hashable) -> None:
-        """Note a message; of too many the oldest one is forgotten."""
-        self._keys[key] = None
-        if len(self._keys) > MOST_REMEMBERED:
-            self._keys.popitem(last=False)
+    def __init__(self, lost: defaultdict[str, LostAcks]) -> None:
+        self.lost = lost
+        self.out: dict[int, tuple[GivenAcks, Hashable]] = {}
+        """Messages with an id that are out, by their delivery tags: where to note their acks, and
+        under which key."""
+        self.in_transaction = False
+        """Whether acks wait for a commit: until then the messages may have to be handled again."""
+        self._given: dict[tuple[str, str], GivenAcks] = {}
+        """Of each consumer, by its tag and its queue."""
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._keys
+    def of(self, tag: str, queue: str, longest_hold: float) -> GivenAcks:
+        """Where to note the acks of a consumer: those before it with the same tag included."""
+        given = self._given.get((tag, queue))
+        if given is None:
+            # The broker chooses the name of a queue without one: it has no messages of before.
+            lost = self.lost[queue] if queue else {}
+            given = self._given[tag, queue] = GivenAcks(lost, longest_hold)
+        return given
+
+    def handled_before(
+        self, given: GivenAcks, delivery: Any, properties: Any, now: float
+    ) -> bool | None:
+        """Whether a message that is here is only to be acknowledged; None if it has no id."""
+        key = key_of(properties)
+        if key is None:
+            return None
+        if given.handled_before(key, delivery.redelivered, now):
+            return True
+        self.out[delivery.delivery_tag] = given, key
+        return False
+
+    def acknowledged(self, tag: int, multiple: bool, now: float) -> None:
+        """The user acknowledged ``tag``, or everything up to it; the channel may be closed."""
+        for given, key in self.answered(tag, multiple):
+            if not self.in_transaction:
+                given.add(key, now)
+
+    def answered(self, tag: int, multiple: bool) -> Sequence[tuple[GivenAcks, Hashable]]:
+        """The user answered ``tag``, or everything up to it: what was known of that."""
+        out = self.out
+        if not multiple:
+            known = out.pop(tag, None)
+            return () if known is None else (known,)
+        return [out.pop(each) for each in list(out) if each <= tag or tag == 0]
+
+    def cancelled_by_broker(self, tag: str, queue: str, now: float) -> None:
+        """The broker has cancelled a consumer, and may deliver again what that had."""
+        given = self._given.pop((tag, queue), None)
+        if given is not None:
+            given.end(now)
+
+    def end(self, now: float, *, have_arrived: bool) -> None:
+        """The channel is closed. ``have_arrived``: the broker has received all acks."""
+        for given in self._given.values():
+            if have_arrived:
+                given.have_arrived()
+            given.end(now)
 
 
 def key_of(properties: Any) -> Hashable | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
@@ -17,6 +19,8 @@ from controlmq.errors import InputError
 from controlmq.goals import GivenByQueue, Goals, GoalsByQueue
 from controlmq.loop import Controller, Step, Transition
 
+log = logging.getLogger("controlmq")
+
 START_PREFETCH = 1.0
 """Messages. The prefetch to start from when nothing says which."""
 
@@ -28,6 +32,9 @@ LONGEST_SHARED_BYTES = 200
 CONSUMER_TIMEOUT_SHARE = 0.5
 """Share of the broker's consumer timeout for which an ack is held at most, where the consumer is
 subscribed with one; the rest is for handling the message."""
+
+USUAL_CONSUMER_TIMEOUT_SECONDS = 1800.0
+"""The consumer timeout of a broker where nobody has set another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +108,8 @@ class Settings:
         """The same for a consumer subscribed with these arguments, which may have a timeout."""
         timeout = (arguments or {}).get("x-consumer-timeout")
         if not timeout:
+            if self.max_hold > CONSUMER_TIMEOUT_SHARE * USUAL_CONSUMER_TIMEOUT_SECONDS:
+                _warn_of_long_hold(self.max_hold)
             return self
         longest = CONSUMER_TIMEOUT_SHARE * timeout / 1000  # given in milliseconds
         return replace(self, max_hold=min(self.max_hold, longest))
@@ -144,6 +153,20 @@ class Settings:
             interval=self.sample_interval,
             handlers=self.handlers,
         )
+
+
+@cache
+def _warn_of_long_hold(max_hold: float) -> None:
+    """Log once that acks are held for longer than a broker may allow; AMQP does not tell that."""
+    usual = USUAL_CONSUMER_TIMEOUT_SECONDS
+    log.warning(
+        "acks may be held for %g s (max_hold), and unless it is told otherwise RabbitMQ ends a "
+        "consumer that has kept a message for %g s: choose a max_hold of at most %g s, or "
+        "subscribe with the argument x-consumer-timeout of a quorum queue, in milliseconds",
+        max_hold,
+        usual,
+        CONSUMER_TIMEOUT_SHARE * usual,
+    )
 
 
 def limits_with(law: Controller | None, limits: Limits | None, window: str) -> Limits | None:

@@ -94,6 +94,13 @@ class Messages:
         if self.repeated_call > LONG_CALL_SHARE * window.max_hold:
             self.give_back_due(now + self.repeated_call, now)
 
+    def waited(self, consumer: Consumer, seconds: float) -> None:
+        """The message that comes next was read at least so long ago, and had to wait for others.
+
+        For clients that cannot say how many more wait; they report 0 as buffered.
+        """
+        consumer.sensors.waited(seconds)
+
     def arrived(self, lane: Lane, tag: int, now: float, message: Any) -> None:
         """A message of ``lane`` is here, and waits for :meth:`hand_over`, which returns it."""
         if tag == self.ledger.next_tag:

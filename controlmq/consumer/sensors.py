@@ -308,6 +308,10 @@ class Sensors:
                 # A first message that came too soon to be waited for is better than a guess.
                 self.turnaround.measured(taken, now)
 
+    def waited(self, seconds: float) -> None:
+        """The message that comes now was here for so long, which nothing else shows."""
+        self._left_seconds += seconds
+
     def handed_over(self, since: float, now: float) -> None:
         """A message that has waited at the gate since then is handed over."""
         self.released(0, self._held, now)

@@ -14,7 +14,9 @@ from controlmq.clients.health import Health
 from controlmq.clients.pika.dispatching import (
     KEEPS_COMING_BACK_DELIVERIES,
     LAST_ANSWERS_SECONDS,
+    MOST_TRIES,
     Dispatcher,
+    Failures,
 )
 from controlmq.clients.pika.service import Service, UnfinishedError
 from controlmq.clients.stopping import Stop
@@ -166,12 +168,19 @@ class Answers:
 
     def __init__(self) -> None:
         self.given: list[str] = []
+        self.parked = 0
         self.connection = SimpleNamespace(
             call_later=lambda delay, call: call(), process_data_events=lambda _: None
         )
 
     def give_back_due(self) -> None:
         pass
+
+    def park(self, tag: int) -> None:
+        self.parked += 1
+
+    def unpark(self, tag: int) -> None:
+        self.parked -= 1
 
     def basic_ack(self, tag: int) -> None:
         self.given.append("ack")
@@ -207,15 +216,36 @@ def answer_to(
     method = SimpleNamespace(delivery_tag=1, redelivered=redelivered)
     dispatcher(channel, method, properties, body)
     (given,) = channel.given
+    assert channel.parked == 0
     return given
 
 
 @pytest.mark.parametrize("message_id", [None, "order-7"])
-def test_a_message_is_rejected_when_it_fails_again(message_id: str | None) -> None:
+def test_a_message_is_rejected_when_it_has_failed_too_often(message_id: str | None) -> None:
     dispatcher = failing()
-    first = answer_to(dispatcher, b"7", redelivered=False, message_id=message_id)
-    again = answer_to(dispatcher, b"7", redelivered=True, message_id=message_id)
-    assert (first, again) == ("back", "rejected")
+    answers = [
+        answer_to(dispatcher, b"7", redelivered=number > 0, message_id=message_id)
+        for number in range(MOST_TRIES)
+    ]
+    assert answers == ["back"] * (MOST_TRIES - 1) + ["rejected"]
+
+
+def test_the_log_says_which_try_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher = failing()
+    for number in range(MOST_TRIES):
+        answer_to(dispatcher, b"7", redelivered=number > 0)
+    said = [record.getMessage() for record in caplog.records]
+    assert all(f"try {number + 1} of {MOST_TRIES}" in each for number, each in enumerate(said))
+    assert "dead-letter exchange" in said[-1]
+
+
+def test_pauses_grow_with_the_tries_of_each_message() -> None:
+    failures = Failures()
+    one = [failures.add("one", number > 0)[1] for number in range(8)]
+    limits = [1, 2, 4, 8, 16, 30, 30, 30]
+    assert all(limit / 2 <= pause <= limit for pause, limit in zip(one, limits, strict=True))
+    tries, pause = failures.add("another", redelivered=True)
+    assert (tries, pause <= 1) == (1, True)
 
 
 @pytest.mark.parametrize("message_id", [None, "order-7"])

@@ -117,9 +117,9 @@ def celery_driver(pool: str, handlers: int = 4, in_order: bool = False) -> Drive
 
 
 DRIVERS = (
-    Driver("pika blocking", "pika_clients:run_blocking", handlers=1),
-    Driver("pika select", "pika_clients:run_select", handlers=1),
-    Driver("pika asyncio", "pika_clients:run_asyncio", handlers=1),
+    Driver("pika blocking", "pika_clients:run_blocking", handlers=1, knows_handled=True),
+    Driver("pika select", "pika_clients:run_select", handlers=1, knows_handled=True),
+    Driver("pika asyncio", "pika_clients:run_asyncio", handlers=1, knows_handled=True),
     Driver("aio-pika callbacks", "aio_pika_clients:run_callbacks", knows_handled=True),
     Driver("aio-pika iterator", "aio_pika_clients:run_iterator", handlers=1, knows_handled=True),
     celery_driver("prefork"),

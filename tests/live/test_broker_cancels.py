@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controlmq.clients.pika.wrap import unwrap, wrap
+from controlmq.controllers import Limits
 from tests.testbed import Broker
 from tests.testbed.publishing import (
     DeclareQueue,
@@ -85,6 +86,42 @@ def test_acks_are_held_for_half_of_a_consumer_timeout_at_most(
         queue("quorum"), print, consumer_tag="mine", arguments={"x-consumer-timeout": 3_000}
     )
     assert channel.adaptive_consumers["mine"].plant.window.max_hold == 1.5
+
+
+def test_held_acks_cause_no_consumer_timeout_though_max_hold_is_longer(
+    broker: Broker, connection: Any, queue: DeclareQueue
+) -> None:
+    if broker.version < (4, 3):
+        pytest.skip("RabbitMQ 4.3 is the first to cancel a consumer that is late")
+    name = queue("quorum")
+    fill(broker.parameters, name, 100)
+    told: list[str] = []
+    handled: list[int] = []
+    held: list[int] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.append(method.delivery_tag)
+        channel.basic_ack(method.delivery_tag)
+
+    limits = Limits(0.5, 10)
+    channel = wrap(
+        connection.channel(), prefetch=5, window="single", limits=limits, max_hold=60, interval=60
+    )
+    channel.add_on_cancel_callback(lambda frame: told.append(frame.method.consumer_tag))
+    tag = channel.basic_consume(name, on_message, arguments={"x-consumer-timeout": TIMEOUT_MS})
+    consumer = channel.adaptive_consumers[tag]
+    process_until(connection, lambda: len(handled) >= 20, "some are handled")
+    # From here on nearly all acks are held, while the queue has more: for 0.5 s each.
+    consumer.prefetch = 0.5
+
+    def consuming_for_two_timeouts() -> bool:
+        held.append(consumer.plant.window.held)
+        return len(handled) >= 60 or bool(told)
+
+    process_until(connection, consuming_for_two_timeouts, "it went on")
+    connection.sleep(2 * TIMEOUT_MS / 1000)
+    assert told == []
+    assert max(held) > 0
 
 
 def test_a_user_who_is_told_of_a_cancel_may_subscribe_again(

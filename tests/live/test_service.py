@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from controlmq.clients.pika import dispatching
 from controlmq.clients.pika.service import Service
 from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.stopping import Stop
@@ -25,7 +26,14 @@ from tests.live.processes import Notes, command, ended, running, wait_for
 from tests.testbed import Broker, wait_until
 from tests.testbed.node import free_ports
 from tests.testbed.proxy import proxied
-from tests.testbed.publishing import connected, declare_queue, fill, process_until
+from tests.testbed.publishing import (
+    DeclareQueue,
+    QueueKind,
+    connected,
+    declare_queue,
+    fill,
+    process_until,
+)
 
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/%2F"
 
@@ -406,13 +414,69 @@ def test_a_rejected_message_goes_to_the_dead_letter_exchange(
     assert "no such order" in errors
 
 
-def test_a_poison_message_is_tried_twice_and_then_rejected(
+def test_a_poison_message_is_tried_for_a_while_and_then_rejected(
+    broker: Broker, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatching, "REQUEUE_PAUSES_SECONDS", (0.02, 0.1))
+    dead = dead_lettering(broker, queue_name)
+    fill(broker.parameters, queue_name, 20)
+    begun: list[int] = []
+    stop = Stop()
+
+    def handle(body: bytes, properties: Any) -> None:
+        begun.append(int(body))
+        assert int(body) != 7, "no such order"
+
+    service = Service(
+        [broker.url], queue_name, handle, stop=stop, prefetch=4, workers=2, on_error="requeue"
+    )
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        broker.management.wait_for_queue(dead, lambda view: view.messages_ready == 1, "7 is dead")
+        wait_until(lambda: len(set(begun)) == 20, "the others went on")
+    finally:
+        stop.ask()
+        thread.join()
+    assert Counter(begun) == Counter(range(20)) + Counter({7: dispatching.MOST_TRIES - 1})
+    assert_empty(broker, queue_name)
+    assert left_in(broker, dead) == [7]
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_others_are_handled_while_a_poison_message_waits_to_be_tried_again(
+    broker: Broker, queue: DeclareQueue, kind: QueueKind
+) -> None:
+    name = queue(kind)
+    fill(broker.parameters, name, 100)
+    stop, handled, begun = Stop(), list[int](), list[int]()
+
+    def handle(body: bytes, properties: Any) -> None:
+        begun.append(int(body))
+        assert int(body) != 7, "no such order"
+        handled.append(int(body))
+
+    service = Service([broker.url], name, handle, stop=stop, prefetch=1, on_error="requeue")
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        wait_until(lambda: len(handled) == 99, "all others are handled")
+        wait_until(lambda: begun.count(7) >= 3, "it is tried again")
+    finally:
+        stop.ask()
+        thread.join()
+    assert sorted(handled) == [number for number in range(100) if number != 7]
+    assert left_in(broker, name) == [7]
+
+
+def test_nothing_is_rejected_while_what_is_behind_the_handler_is_away_for_a_while(
     broker: Broker, queue_name: str, notes: Notes
 ) -> None:
-    errors = run_with_poison(broker, queue_name, notes, "requeue", POISON)
-    assert Counter(notes.begun) == Counter(dict.fromkeys(range(20), 1) | {7: 2})
-    assert "goes back to the queue in" in errors
-    assert "dead-letter exchange" in errors
+    away = "assert (folder / 'begun').stat().st_size > 16, 'the database is away'"
+    errors = run_with_poison(broker, queue_name, notes, "requeue", away)
+    assert sorted(notes.handled) == list(range(20))
+    assert f"try 2 of {dispatching.MOST_TRIES}" in errors
+    assert "dead-letter exchange" not in errors
 
 
 def test_a_message_that_fails_once_is_handled_the_second_time(

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from controlmq.clients.aio_pika.channel import AdaptiveChannel
 
 
+ON_BLOCKED = "_Connection__handle_connection_blocked"
+ON_UNBLOCKED = "_Connection__handle_connection_unblocked"
+"""Private names of aiormq, which has no others: what its reader calls when the broker says so."""
+
+
 class AioPikaAdapter:
     """Everything goes through one outbox, so that no ack overtakes the cancel of its lane."""
 
@@ -120,3 +125,28 @@ class AioPikaAdapter:
     def cancel_timer(self, timer: Any) -> None:
         """Remove it from the loop."""
         timer.cancel()
+
+
+def watch_blocking(connection: Any) -> None:
+    """Have the channels of a connection of aiormq told when the broker stops reading from it.
+
+    An aiormq that lacks these functions stays as it is: changes of lanes then wait in the buffers
+    of the connection.
+    """
+    if ON_BLOCKED in vars(connection):
+        return  # since another of its channels
+    for name in (ON_BLOCKED, ON_UNBLOCKED):
+        plain = getattr(connection, name, None)
+        if plain is not None:
+            setattr(connection, name, _telling(connection, plain, name == ON_BLOCKED))
+
+
+def _telling(connection: Any, plain: Callable[[Any], Any], blocked: bool) -> Callable[[Any], Any]:
+    async def told(frame: Any) -> None:
+        await plain(frame)
+        for channel in list(connection.channels.values()):
+            runner = getattr(channel, "runner", None)  # plain channels have none
+            if runner is not None and not runner.stopped:
+                runner.blocked() if blocked else runner.unblocked()
+
+    return told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ from aiormq.abc import DeliveredMessage
 from aiormq.exceptions import DuplicateConsumerTag
 from pamqp import commands as spec
 
-from controlmq.clients.aio_pika.adapter import AioPikaAdapter
+from controlmq.clients.aio_pika.adapter import AioPikaAdapter, watch_blocking
 from controlmq.clients.aio_pika.receiving import (
     Answerable,
     Receivers,
@@ -23,7 +23,7 @@ from controlmq.clients.aio_pika.receiving import (
 )
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
-from controlmq.clients.handled import GivenAcks, key_of
+from controlmq.clients.handled import ChannelAcks
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.lanes import Lane
@@ -41,13 +41,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         self.subscriptions: dict[str, Subscription] = {}
         self.controlled = remembered.consumers
         self.consumers = Receivers(self._came_too_late)
-        self._lost_acks = remembered.lost_acks
-        self._given_acks: dict[tuple[str, str], GivenAcks] = {}
-        """Of each consumer, by its tag and its queue."""
-        self._out: dict[int, tuple[GivenAcks, Hashable]] = {}
-        """Messages with an id that are out, by their delivery tags: where to note their acks, and
-        under which key."""
-        self._in_transaction = False
+        self._acks = ChannelAcks(remembered.lost_acks)
         self._reading = False
         """Whether a message is being read, of whichever lane."""
         self._work: list[Any] = []
@@ -60,11 +54,12 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         self.runner = Runner(self._window_adapter)
         self.runner.on_sample = self._turn
         self._answerable = Answerable(self)
+        watch_blocking(self.connection)
         self.closing.add_done_callback(lambda _: self._ended())
 
     def _ended(self) -> None:
         self.runner.stop()
-        self._end_acks(have_arrived=False)
+        self._acks.end(clock(), have_arrived=False)
         for subscription in self.subscriptions.values():
             subscription.take_waiting(self)  # it comes again, and could not be answered here
 
@@ -77,15 +72,14 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         """
         subscription = self.subscriptions[lane.consumer.tag]
         handle, given = subscription.callback, subscription.given_acks
-        out, work, answerable = self._out, self._work, self._answerable
+        acks, work, answerable = self._acks, self._work, self._answerable
 
         def deliver(channel: Any, method: Any, properties: Any, message: Any) -> None:
-            key = key_of(properties)
-            if key is not None:
-                if given.handled_before(key, method.redelivered, clock()):
-                    self.runner.acknowledge(method.delivery_tag, False)
-                    return
-                out[method.delivery_tag] = given, key
+            handled = acks.handled_before(given, method, properties, clock())
+            if handled:
+                self.runner.acknowledge(method.delivery_tag, False)
+                return
+            if handled is not None:
                 message = DeliveredMessage(method, message.header, message.body, answerable)
             if self._reading:
                 work.append(handle(message))
@@ -177,7 +171,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             aiormq.tools.awaitable(consumer_callback),
             exclusive,
             arguments,
-            self._acks_of(tag, queue, settings),
+            self._acks.of(tag, queue, settings.max_hold),
         )
         last = self.controlled.get(tag)
         asked = self._asked_prefetch if last is None else max(1, math.ceil(last.prefetch))
@@ -199,14 +193,6 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             raise
         await self._share(consumer)
         return spec.Basic.ConsumeOk(tag)
-
-    def _acks_of(self, tag: str, queue: str, settings: Settings) -> GivenAcks:
-        """Where to note the acks of a consumer: those before it with the same tag included."""
-        given = self._given_acks.get((tag, queue))
-        if given is None:
-            given = GivenAcks(self._lost_acks[queue], settings.max_hold)
-            self._given_acks[tag, queue] = given
-        return given
 
     async def _share(self, consumer: ControlledConsumer) -> None:
         """Join those that share its rate; raise if the broker refuses what they need."""
@@ -252,7 +238,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             consumer = self.runner.cancelled_by_broker(frame.consumer_tag)
             if consumer is not None:
                 # After a timeout the broker delivers again what the consumer had.
-                self._given_acks.pop((consumer.tag, consumer.queue)).end(clock())
+                self._acks.cancelled_by_broker(consumer.tag, consumer.queue, clock())
                 for lane in consumer.window.lanes:
                     self.consumers.pop(lane.tag, None)
                 # Unknown to aiormq from here on, so that it sends no answer of its own.
@@ -269,23 +255,9 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
 
     async def basic_ack(self, delivery_tag: int, multiple: bool = False, wait: bool = True) -> None:
         """As aiormq's; the frame may be held for as long as the window needs it."""
-        for given, key in self._taken(delivery_tag, multiple):
-            given.add(key, clock())
+        self._acks.acknowledged(delivery_tag, multiple, clock())
         self._raise_if_closed()
         self.runner.acknowledge(delivery_tag, multiple)
-
-    def _taken(self, delivery_tag: int, multiple: bool) -> Sequence[tuple[GivenAcks, Hashable]]:
-        """What is known of the messages that are answered, which are out no more.
-
-        Nothing in a transaction: until it is committed, they may have to be handled again.
-        """
-        out = self._out
-        if not multiple:
-            known = out.pop(delivery_tag, None)
-            return () if known is None or self._in_transaction else (known,)
-        tags = [tag for tag in out if tag <= delivery_tag or delivery_tag == 0]
-        taken = [out.pop(tag) for tag in tags]
-        return () if self._in_transaction else taken
 
     async def basic_nack(
         self,
@@ -296,7 +268,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     ) -> None:
         """As aiormq's; sent at once."""
         self._raise_if_closed()
-        self._taken(delivery_tag, multiple)
+        self._acks.answered(delivery_tag, multiple)
         for tag, several in self.runner.reject(delivery_tag, multiple):
             self._window_adapter.outbox.put(spec.Basic.Nack(tag, several, requeue))
         self.runner.wake_if_due()
@@ -306,7 +278,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
     ) -> None:
         """As aiormq's; sent at once."""
         self._raise_if_closed()
-        self._taken(delivery_tag, False)
+        self._acks.answered(delivery_tag, False)
         self.runner.reject(delivery_tag, False)
         self._window_adapter.outbox.put(spec.Basic.Reject(delivery_tag, requeue))
         self.runner.wake_if_due()
@@ -329,12 +301,13 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         """As aiormq's."""
         self.runner.give_back_all()
         answer = await super().basic_recover(nowait=nowait, requeue=requeue, timeout=timeout)
+        self._acks.answered(0, multiple=True)
         self.runner.core.recovered(clock())
         return answer
 
     async def tx_select(self, timeout: Any = None) -> Any:
         """As aiormq's; acks of a transaction are not held."""
-        self._in_transaction = True
+        self._acks.in_transaction = True
         self.runner.core.transaction_begun(clock())
         self.runner.send_acks(clock())
         return await super().tx_select(timeout)
@@ -379,14 +352,8 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         if self.connection.is_opened and not outbox.closed:
             await self.give_back_all()
             outbox.closed = True
-            self._end_acks(have_arrived=self.connection.is_opened)
+            self._acks.end(clock(), have_arrived=self.connection.is_opened)
         await super()._on_close(exc)
-
-    def _end_acks(self, *, have_arrived: bool) -> None:
-        for given in self._given_acks.values():
-            if have_arrived:
-                given.have_arrived()
-            given.end(clock())
 
     def _raise_if_closed(self) -> None:
         if self._window_adapter.outbox.closed or self.is_closed:

@@ -8,7 +8,8 @@ from typing import Any
 from pika import frame, spec
 from pika.channel import Channel
 
-from controlmq.clients.channel_runner import clock
+from controlmq.clients.channel_runner import ACKS_WAIT_SECONDS, clock
+from controlmq.clients.interrupts import held_interrupts
 from controlmq.clients.pika import private
 from controlmq.clients.pika.adapter import PikaAdapter
 from controlmq.clients.pika.channel import AdaptivePikaChannel, refuse_global
@@ -33,6 +34,8 @@ class AsynchronousAdapter(PikaAdapter):
         self._check_open = private.open_check(channel)
         self._send = private.sender(channel)
         self._cycle_end_due = False
+        self._cycle_from = 0.0
+        """When it began: the first message of what pika reads now, or the first ack."""
         self._after_cancel: dict[Consumer, Callback] = {}
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
@@ -90,9 +93,12 @@ class AsynchronousAdapter(PikaAdapter):
     def reports_cycle_end(self) -> bool:
         """A timer of no delay fires when pika has dispatched all it read."""
         if not self._cycle_end_due:
-            self._cycle_end_due = True
-            self.call_later(0, self._end_cycle)
+            self._await_cycle_end(clock())
         return True
+
+    def _await_cycle_end(self, now: float) -> None:
+        self._cycle_end_due, self._cycle_from = True, now
+        self.call_later(0, self._end_cycle)
 
     def _end_cycle(self) -> None:
         self._cycle_end_due = False
@@ -102,6 +108,18 @@ class AsynchronousAdapter(PikaAdapter):
     def buffered(self) -> int:
         """Messages are dispatched as they are read."""
         return 0
+
+    def waited(self, now: float) -> float:
+        """Since the first message of those that pika reads without a return to its loop.
+
+        It dispatches each as it reads it, and the handlers of those before it keep it waiting. No
+        ack is written meanwhile, so that what is read then was on its way by the first.
+        """
+        if self._cycle_end_due:
+            return now - self._cycle_from
+        if self._channel._runner.core.longest_call >= ACKS_WAIT_SECONDS:
+            self._await_cycle_end(now)  # else an ack does, and one message makes no difference
+        return 0.0
 
     def take_in(self) -> None:
         """pika hands over what it reads."""
@@ -127,9 +145,10 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
     the next consumer starts. ``adaptive_consumers`` are the consumers by their tags.
     """
 
-    def _adapt_with(self, settings: Settings) -> None:
+    def _adapt_with(self, settings: Settings, before: AdaptivePikaChannel | None) -> None:
         self._adapter = AsynchronousAdapter(self)
-        self._adapt(settings, self._adapter)
+        self._adapt(settings, self._adapter, before)
+        self._runner.waited = self._adapter.waited
         self._at_end.append(private.watch_commits(self, self._on_commit_ok))
 
     # Consuming
@@ -191,6 +210,7 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         """As pika's."""
         self._runner.give_back_all()
         super().basic_recover(requeue, callback)
+        self._acks.answered(0, multiple=True)
         self._runner.core.recovered(clock())
 
     def basic_get(self, queue: str, callback: Callback, auto_ack: bool = False) -> None:
@@ -253,9 +273,14 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
         self._runner.core.rolled_back()
 
     def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
-        """As pika's; held acks are sent first. ``connection.close()`` comes here too."""
-        if self.is_open:
-            self._runner.cancel_all()
-            self._runner.give_back_all()  # of consumers whose cancels have to wait, too
-        super().close(reply_code, reply_text)
-        self._runner.stop()  # requests that wait are pika's to send, and nothing may follow them
+        """As pika's; held acks are sent first. ``connection.close()`` comes here too.
+
+        An interrupt waits for that: a channel that pika thinks it has asked to close, and has not,
+        would never be closed.
+        """
+        with held_interrupts():
+            if self.is_open:
+                self._runner.cancel_all()
+                self._runner.give_back_all()  # of consumers whose cancels have to wait, too
+            super().close(reply_code, reply_text)
+            self._runner.stop()  # what waits is pika's to send, and nothing may follow it

@@ -116,10 +116,10 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     _generator: Generator | None
     _awaits_log = True
 
-    def _adapt_with(self, settings: Settings) -> None:
+    def _adapt_with(self, settings: Settings, before: AdaptivePikaChannel | None) -> None:
         self._generator = None
         self._adapter = BlockingAdapter(self)
-        self._adapt(settings, self._adapter)
+        self._adapt(settings, self._adapter, before)
         self._at_end.append(private.watch_lost_lanes(self, self._adapter.lane_lost))
         self._at_end.append(private.watch_commits(self._inner, self._on_commit_ok))
 
@@ -311,7 +311,20 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         """
         if not self._inner.is_open:
             private.raise_if_not_open(self._inner)
+        for tag in tuple(tags) if self._acks.out else ():
+            self._acks.acknowledged(tag, False, clock())
         self._runner.acknowledge_together(tags)
+
+    def park(self, delivery_tag: int) -> None:
+        """Keep a message for later: another one may come in its place meanwhile.
+
+        Take it back with :meth:`unpark` before you answer it.
+        """
+        self._runner.park(delivery_tag)
+
+    def unpark(self, delivery_tag: int) -> None:
+        """Turn to a message that was parked."""
+        self._runner.unpark(delivery_tag)
 
     def give_back_due(self) -> None:
         """Send the acks that have been held for as long as is allowed.
@@ -324,6 +337,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         """As pika's."""
         self._runner.give_back_all()
         super().basic_recover(requeue)
+        self._acks.answered(0, multiple=True)
         self._runner.core.recovered(clock())
 
     def basic_get(self, queue: str, auto_ack: bool = False) -> Message:

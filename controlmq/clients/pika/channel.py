@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
 from pika import frame, spec
-from pika.exceptions import DuplicateConsumerTag
+from pika.exceptions import ChannelClosedByClient, DuplicateConsumerTag
 
 from controlmq.clients.adapter import Adapter
-from controlmq.clients.channel_runner import Runner, clock
+from controlmq.clients.channel_runner import Known, Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.handled import ChannelAcks, GivenAcks
 from controlmq.clients.interrupts import held_interrupts
 from controlmq.clients.pika import private
 from controlmq.clients.settings import Settings
@@ -31,10 +34,15 @@ class AdaptivePikaChannel:
     """Names of pika's methods that have another meaning here."""
     _awaits_log = False
     """Whether ``basic_consume`` waits for the log of a rate that is shared."""
+    _acks: ChannelAcks
+    _before: list[ControlledConsumer]
+    """Consumers of the channel before this one whose places are not taken yet."""
     _inner: Any
     """The asynchronous channel underneath, which knows whether it is open."""
 
-    def _adapt(self, settings: Settings, adapter: Adapter) -> None:
+    def _adapt(
+        self, settings: Settings, adapter: Adapter, before: AdaptivePikaChannel | None
+    ) -> None:
         self._inner = private.asynchronous(self)
         self._send = private.sender(self._inner)
         """Puts a method on the wire."""
@@ -43,8 +51,11 @@ class AdaptivePikaChannel:
         self._runner = Runner(adapter)
         self._runner.on_sample = self._turn
         self._runner.after_wake = self._hand_back
+        self._acks = ChannelAcks(defaultdict(dict) if before is None else before._acks.lost)
+        self._before = [] if before is None else before._last_consumers()
         self._consumers_by_tag: dict[str, ControlledConsumer] = {}
         self._subscriptions: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, Known] = {}
         self._fixed = False
         """Whether control has ended, and pika takes over as soon as no lane is left."""
         self._asked_prefetch: int | None = None
@@ -62,8 +73,14 @@ class AdaptivePikaChannel:
             )
         ]
         """What to do when the channel is closed, or pika's own again."""
-        end = self._end  # known even if the channel is pika's own by then
-        self._inner.add_on_close_callback(lambda _channel, _reason: end())
+        end, acks = self._end, self._acks  # known even if the channel is pika's own by then
+
+        def on_closed(_channel: Any, reason: BaseException) -> None:
+            # Where the user has closed it, all acks have arrived.
+            acks.end(clock(), have_arrived=isinstance(reason, ChannelClosedByClient))
+            end()
+
+        self._inner.add_on_close_callback(on_closed)
         self._cancel_callbacks = private.take_cancel_callbacks(self)
         super().add_on_cancel_callback(self._on_lane_lost)  # type: ignore[misc]
         private.send_through(self._inner, self._send_noting)
@@ -112,16 +129,24 @@ class AdaptivePikaChannel:
             settings = replace(settings, window="single")
         settings = settings.within_timeout(subscription["arguments"])
         queue = queue or self._last_queue
-        controller = self._controllers.new(settings, queue)
-        consumer = ControlledConsumer(
-            tag, queue, settings, controller, self._asked_prefetch, self._runner
-        )
+        last = self._one_before(tag, queue)
+        controller = self._controllers.new(settings, queue) if last is None else last.law
+        asked = self._asked_prefetch if last is None else max(1, math.ceil(last.prefetch))
+        consumer = ControlledConsumer(tag, queue, settings, controller, asked, self._runner)
         if not queue:
             self._unnamed.append(consumer)
         self._forget_cancelled()
         self._consumers_by_tag[tag] = consumer
         self._subscriptions[tag] = {"on_message": on_message, **subscription}
-        self._runner.subscribe(consumer.plant)
+        self._known[tag] = self._known_by(self._acks.of(tag, queue, settings.max_hold))
+        try:
+            self._runner.subscribe(consumer.plant)
+        finally:
+            if tag not in core.consumers:  # refused: the one before it waits for another
+                self._forget(tag)
+        if last is not None:
+            consumer.go_on_from(last)
+            self._before.remove(last)
         if consumer.shared is not None:
             self._at_end.append(consumer.shared.leave)
             consumer.shared.awaited = self._awaits_log
@@ -135,7 +160,37 @@ class AdaptivePikaChannel:
 
     def _forget_cancelled(self) -> None:
         for tag in self._consumers_by_tag.keys() - self._runner.core.consumers.keys():
-            del self._consumers_by_tag[tag], self._subscriptions[tag]
+            self._forget(tag)
+
+    def _forget(self, tag: str) -> None:
+        del self._consumers_by_tag[tag], self._subscriptions[tag], self._known[tag]
+
+    def _last_consumers(self) -> list[ControlledConsumer]:
+        """Those that a channel after this one may go on from."""
+        return [*self._before, *self._consumers_by_tag.values()]
+
+    def _one_before(self, tag: str, queue: str) -> ControlledConsumer | None:
+        """Which consumer of the channel before this one goes on in a new one, if any.
+
+        It consumed the same queue; of several the one with the same tag, else the first.
+        """
+        mine = [each for each in self._before if queue and each.queue == queue]
+        return next((each for each in mine if each.tag == tag), mine[0] if mine else None)
+
+    def _known_by(self, given: GivenAcks) -> Known:
+        """What says of a message whether it was handled by the channel before this one.
+
+        Such a message is acknowledged at once.
+        """
+        acks, runner = self._acks, self._runner
+
+        def known(method: Any, properties: Any) -> bool:
+            if not acks.handled_before(given, method, properties, clock()):
+                return False
+            runner.acknowledge(method.delivery_tag, False)
+            return True
+
+        return known
 
     def _declared(self, queue: str) -> Callable[[str], None]:
         """A queue is being declared, with an empty name if the broker is to choose one.
@@ -162,7 +217,7 @@ class AdaptivePikaChannel:
         takes the one it finds there, so that its messages are seen as well. Not that of a
         cancelled lane: until the broker confirms the cancel it gives every message back.
         """
-        receiver = self._runner.receiver(lane, on_message)
+        receiver = self._runner.receiver(lane, on_message, self._known[lane.consumer.tag])
         others = (
             private.consumer_callback(self, each.tag) for each in lane.consumer.window.subscribed
         )
@@ -178,6 +233,7 @@ class AdaptivePikaChannel:
     def _on_lane_lost(self, method_frame: Any) -> None:
         consumer = self._runner.cancelled_by_broker(method_frame.method.consumer_tag)
         if consumer is not None:
+            self._acks.cancelled_by_broker(consumer.tag, consumer.queue, clock())
             self._on_cancelled_by_broker(consumer, method_frame)
 
     def _on_cancelled_by_broker(self, consumer: Consumer, method_frame: Any) -> None:
@@ -193,6 +249,8 @@ class AdaptivePikaChannel:
 
     def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
         """As pika's; the frame may be held for as long as the window needs it."""
+        if self._acks.out:
+            self._acks.acknowledged(delivery_tag, multiple, clock())
         if not self._inner.is_open:
             private.raise_if_not_open(self._inner)
         self._runner.acknowledge(delivery_tag, multiple)
@@ -221,6 +279,8 @@ class AdaptivePikaChannel:
             self._runner.core.ledger.ordered = False  # its message will not be in the books
         if kind is spec.Basic.Nack or kind is spec.Basic.Reject:
             multiple = kind is spec.Basic.Nack and method.multiple
+            if self._acks.out:
+                self._acks.answered(method.delivery_tag, multiple)
             frames = self._runner.reject(method.delivery_tag, multiple)
             if multiple:
                 for tag, several in frames:
@@ -234,6 +294,7 @@ class AdaptivePikaChannel:
     # Transactions
 
     def _begin_transaction(self) -> None:
+        self._acks.in_transaction = True
         self._runner.core.transaction_begun(clock())
         self._runner.send_acks(clock())
 

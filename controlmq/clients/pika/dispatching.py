@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Hashable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -18,7 +19,7 @@ from pika.exceptions import AMQPError
 
 from controlmq.checks import not_negative
 from controlmq.clients.backoff import Backoff
-from controlmq.clients.handled import LastMessages, key_of
+from controlmq.clients.handled import MOST_REMEMBERED, key_of
 from controlmq.clients.health import Health
 from controlmq.clients.pika import private
 from controlmq.clients.pika.user_handler import Handler
@@ -30,7 +31,7 @@ log = logging.getLogger("controlmq")
 
 OnError = Literal["stop", "requeue", "reject"]
 """What a handler that raises means: stop the service; give the message back, and reject it if it
-fails here again or keeps coming back; or reject it at once. A rejected message goes to the
+fails here too often or keeps coming back; or reject it at once. A rejected message goes to the
 dead-letter exchange of its queue, and is dropped where there is none."""
 
 SERVE_EVERY_SECONDS = 0.1
@@ -42,6 +43,10 @@ LAST_ANSWERS_SECONDS = 5.0
 REQUEUE_PAUSES_SECONDS = 1.0, 30.0
 """The first and the longest pause before a failed message is given back."""
 
+MOST_TRIES = 10
+"""Failures here after which a message is rejected. With the pauses between them that takes two
+minutes or so, and what is behind a handler is seldom away for longer; a message that can never be
+handled must not come back for good."""
 
 KEEPS_COMING_BACK_DELIVERIES = 10
 """Deliveries before this one, by the count of a quorum queue, from which on a message that fails is
@@ -87,9 +92,10 @@ class Dispatcher:
         self._finished: SimpleQueue[Job] = SimpleQueue()
         self._going_back: list[Job] = []
         """Messages for the queue: those that failed, and those that nobody has begun."""
-        self._failed = LastMessages()
-        """Those that failed last."""
-        self._pause = Backoff(*REQUEUE_PAUSES_SECONDS)
+        self._parked: Job | None = None
+        """One of them that has no slot while it waits: a single message that can never be handled
+        stops no other, and where all fail, because something is down, few are tried."""
+        self._failures = Failures()
         self._failing = False
         self._workers = Workers(handler, workers, self._on_done)
 
@@ -147,6 +153,7 @@ class Dispatcher:
         self._abandoned = {job for job in at_work if not job.done}
         self._out.clear()
         self._going_back.clear()
+        self._parked = None
 
     def finish(self) -> None:
         """Wait for handlers that are still at work though their connection is gone.
@@ -217,18 +224,24 @@ class Dispatcher:
     def _settle(self, job: Job) -> None:
         self._out.discard(job)
         if not job.channel.is_open:
-            return  # the broker has put it back already
+            # The broker has put it back already; its next delivery need not be handled.
+            if job.error is None:
+                with suppress(AMQPError):
+                    job.channel.basic_ack(job.method.delivery_tag)
+            return
         if job.error is None:
             self._failing = False
-            self._pause.reset()
             job.channel.basic_ack(job.method.delivery_tag)
         elif self._on_error == "stop":
             self._stop_for(job)
-        elif self._on_error == "requeue" and not self._failed_before(job):
-            self._requeue_later(job)
+        elif self._on_error == "requeue":
+            self._try_again(job)
         else:
-            self._log(job, "it goes to the dead-letter exchange, or is dropped if there is none")
-            job.channel.basic_reject(job.method.delivery_tag, requeue=False)
+            self._reject(job)
+
+    def _reject(self, job: Job, why: str = "") -> None:
+        self._log(job, f"{why}it goes to the dead-letter exchange, or is dropped if there is none")
+        job.channel.basic_reject(job.method.delivery_tag, requeue=False)
 
     def _stop_for(self, job: Job) -> None:
         """The message goes back after the cancel, or a lane that is still open would get it."""
@@ -240,29 +253,39 @@ class Dispatcher:
             )
         self.look(job.channel)
 
-    def _failed_before(self, job: Job) -> bool:
-        """Whether it has failed here before, or keeps coming back.
+    def _try_again(self, job: Job) -> None:
+        """Give it back after a pause, unless it has failed too often or keeps coming back.
 
         That it was delivered before says neither: so is every message in flight when a connection
         is lost, and what goes back when a consumer stops.
         """
-        if not job.method.redelivered:
-            return False
+        tries, pause = self._failures.add(_identity(job), job.method.redelivered)
         count = (job.properties.headers or {}).get("x-delivery-count", 0)
-        return _identity(job) in self._failed or count >= KEEPS_COMING_BACK_DELIVERIES
+        if tries >= MOST_TRIES:
+            self._reject(job, f"that was try {tries} of {MOST_TRIES}, and ")
+        elif job.method.redelivered and count >= KEEPS_COMING_BACK_DELIVERIES:
+            self._reject(job, f"it was delivered {count} times before, and ")
+        else:
+            self._log(job, f"it goes back in {pause:.1f} s: try {tries} of {MOST_TRIES}")
+            self._requeue_later(job, pause)
 
-    def _requeue_later(self, job: Job) -> None:
-        self._failed.add(_identity(job))
-        pause = self._pause.pause()
-        self._log(job, f"it goes back to the queue in {pause:.1f} s, and is rejected next time")
+    def _requeue_later(self, job: Job, pause: float) -> None:
         self._going_back.append(job)
         if not self._stop.wanted:
+            if self._parked is None:
+                self._parked = job
+                job.channel.park(job.method.delivery_tag)
             job.channel.connection.call_later(pause, lambda: self._requeue(job))
 
     def _requeue(self, job: Job) -> None:
         if job in self._going_back:
             self._going_back.remove(job)
+            parked = job is self._parked
+            if parked:
+                self._parked = None
             if job.channel.is_open:
+                if parked:
+                    job.channel.unpark(job.method.delivery_tag)
                 job.channel.basic_nack(job.method.delivery_tag, requeue=True)
 
     def _give_back(self) -> None:
@@ -279,6 +302,26 @@ class Dispatcher:
             exc_info=None if self._failing else job.error,
         )
         self._failing = True
+
+
+class Failures:
+    """How often messages have failed here, and for how long each then pauses."""
+
+    def __init__(self) -> None:
+        self._failed: OrderedDict[Hashable, tuple[int, Backoff]] = OrderedDict()
+
+    def add(self, key: Hashable, redelivered: bool) -> tuple[int, float]:
+        """A message has failed: how often by now, and seconds to wait before it is tried again.
+
+        One that was never delivered before is another with the same key. Of too many the one that
+        failed longest ago is forgotten.
+        """
+        known = self._failed.pop(key, None) if redelivered else None
+        times, pauses = known or (0, Backoff(*REQUEUE_PAUSES_SECONDS))
+        self._failed[key] = times + 1, pauses
+        if len(self._failed) > MOST_REMEMBERED:
+            self._failed.popitem(last=False)
+        return times + 1, pauses.pause()
 
 
 def _identity(job: Job) -> Hashable:

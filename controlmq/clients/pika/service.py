@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
 from collections.abc import Sequence
@@ -108,6 +107,8 @@ class Service:
             grace=grace,
         )
         self._pause = Backoff(*RECONNECT_PAUSES_SECONDS)
+        self._channel: Any = None
+        """The one that was wrapped last."""
         self._consumer: ControlledConsumer | None = None
         """The one that consumes now or did so last."""
 
@@ -207,13 +208,10 @@ class Service:
             limits = last.limits_for(settings.get("window", "auto"))
             settings = settings | {"prefetch": None, "limits": limits}
             settings["interval"] = last.plant.interval
-        channel = wrap(connection.channel(), **settings)
-        if last is not None and last.adapts:
-            channel.basic_qos(prefetch_count=max(1, math.ceil(last.prefetch)))
+        channel = wrap(connection.channel(), go_on_from=self._channel, **settings)
+        self._channel = channel
         tag = channel.basic_consume(self._queue, self._dispatcher)
         self._consumer = channel.adaptive_consumers[tag]
-        if last is not None:
-            self._consumer.go_on_from(last)
         return channel
 
     def _keep_to_one_if_refused(self, error: Exception) -> None:

@@ -46,6 +46,7 @@ def wrap(
     on_step: Callable[[Step], None] | None = None,
     group: str | None = None,
     shared: str | None = None,
+    go_on_from: Any = None,
 ) -> Any:
     """Adapt the prefetch of every consumer started on ``channel`` from now on.
 
@@ -84,12 +85,22 @@ def wrap(
     :class:`~controlmq.clients.pool.WorkerPool` in which it does. Without it the number is seen: 1
     where the callback does the work, else the most messages it had at once lately.
 
+    ``go_on_from`` is for a program that connects again: the wrapped channel that was lost, or None
+    the first time. A consumer of the same queue goes on with the prefetch, the goals and the
+    controller that the one there had, and a message that was handled there, whose ack was lost, is
+    acknowledged without being handled again, where it has a ``message_id``.
+
     ``record`` is called with each transition (a ``TraceWriter``, say), ``on_step`` with each
     step of the loop; ``group`` names the consumer in a trace, by default as its queue. A
     controller, a recorder or an ``on_step`` that fails does not stop the consumer.
     """
     if isinstance(channel, AdaptivePikaChannel):
         raise InputError("the channel is wrapped already; unwrap it first.")
+    if not (go_on_from is None or isinstance(go_on_from, AdaptivePikaChannel)):
+        raise InputError(
+            f"cannot go on from a {type(go_on_from).__name__}; give the wrapped channel that was "
+            "lost, or None the first time."
+        )
     settings = settings_from(
         goal,
         controller,
@@ -131,7 +142,7 @@ def wrap(
     wrapped = type(adaptive.__name__, bases, namespace)
     _adopt_patches(channel, wrapped)
     channel.__class__ = wrapped
-    channel._adapt_with(settings)
+    channel._adapt_with(settings, go_on_from)
     return channel
 
 

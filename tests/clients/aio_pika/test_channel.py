@@ -6,9 +6,12 @@ import asyncio
 import math
 from typing import Any
 
+import aiormq
 import pytest
+from pamqp import commands as spec
 
 from controlmq.clients import channel_runner
+from controlmq.clients.aio_pika.adapter import ON_BLOCKED, ON_UNBLOCKED
 from tests.clients.aio_pika.unconnected import UnconnectedChannel, in_a_loop, settled
 
 
@@ -255,3 +258,23 @@ async def test_nobody_waits_for_what_a_lost_connection_does_not_write() -> None:
     assert not giving_back.done()
     lost.set_exception(asyncio.CancelledError())  # as aiormq has it where heartbeats are missing
     await giving_back
+
+
+@in_a_loop
+async def test_no_lane_is_asked_for_while_the_broker_does_not_read_from_the_connection() -> None:
+    connection = aiormq.Connection("amqp://localhost")
+    channel = UnconnectedChannel(connection=connection, prefetch=2, window="lanes")
+    UnconnectedChannel(connection=connection, prefetch=2)
+    connection.channels |= {1: channel, 2: object()}
+    consumer = await channel.consume("orders", Handled().acknowledge, "mine")
+    window = consumer.plant.window
+    # As aiormq's reader calls what it does about a frame, by the name that it has there.
+    await getattr(connection, ON_BLOCKED)(spec.Connection.Blocked("memory"))
+    consumer.prefetch = 6.0
+    channel.runner.wake(channel_runner.clock())
+    await settled()
+    assert (channel.runner.core.blocked, len(window.subscribed)) == (True, 1)
+    await getattr(connection, ON_UNBLOCKED)(spec.Connection.Unblocked())
+    channel.runner.wake(channel_runner.clock())
+    await settled()
+    assert (channel.runner.core.blocked, len(window.subscribed)) == (False, 2)

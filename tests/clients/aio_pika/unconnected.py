@@ -21,10 +21,12 @@ from controlmq.clients.settings import settings_from
 class UnconnectedChannel(AdaptiveChannel):
     """``deliver`` does what its reader does; ``remembered`` comes from the channels before."""
 
-    def __init__(self, remembered: Remembered | None = None, **words: Any) -> None:
+    def __init__(
+        self, remembered: Remembered | None = None, connection: Any = None, **words: Any
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.number = 1
-        self.connection = SimpleNamespace(is_opened=True)
+        self.connection = connection or SimpleNamespace(is_opened=True)
         self.write_queue = asyncio.Queue()
         self.remembered = remembered or Remembered()
         self._over = self.loop.create_future()

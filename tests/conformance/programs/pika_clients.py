@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pika
@@ -19,23 +20,24 @@ from tests.conformance.program import LOOK_EVERY_SECONDS, RECONNECT_SECONDS, Pro
 LOST = (pika.exceptions.AMQPError, OSError)
 
 
-def subscribe(program: Program, channel: Any) -> Any:
-    """Wrap a channel and consume on it."""
+def subscribe(program: Program, channel: Any, last: list[Any]) -> None:
+    """Wrap a channel, which goes on from the ``last`` one, and consume on it."""
 
     def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
         program.handle(int(body))
         channel.basic_ack(method.delivery_tag)
 
-    channel = controlmq.wrap(channel, **program.settings)
+    controlmq.wrap(channel, go_on_from=last[0] if last else None, **program.settings)
+    last[:] = [channel]
     channel.basic_consume(program.queue, on_message)
-    return channel
 
 
-def again_and_again(program: Program, connect: Callable[[Program], None]) -> None:
+def again_and_again(program: Program, connect: Callable[[Program, list[Any]], None]) -> None:
     """One connection after another, until it is time to stop."""
+    last: list[Any] = []
     while not program.stopping:
         try:
-            connect(program)
+            connect(program, last)
         except LOST as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             time.sleep(RECONNECT_SECONDS)
@@ -46,10 +48,11 @@ def run_blocking(program: Program) -> None:
     again_and_again(program, connect_blocking)
 
 
-def connect_blocking(program: Program) -> None:
+def connect_blocking(program: Program, last: list[Any]) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(program.url))
     with contextlib.closing(connection):
-        channel = subscribe(program, connection.channel())
+        channel = connection.channel()
+        subscribe(program, channel, last)
 
         def look() -> None:
             if channel.is_open and program.stopping:
@@ -63,20 +66,20 @@ def connect_blocking(program: Program) -> None:
 
 def run_select(program: Program) -> None:
     """``SelectConnection``."""
-    again_and_again(program, lambda program: connect_asynchronously(program, pika.SelectConnection))
+    again_and_again(program, partial(connect_asynchronously, pika.SelectConnection))
 
 
 def run_asyncio(program: Program) -> None:
     """``AsyncioConnection``."""
 
-    def connect(program: Program) -> None:
+    def connect(program: Program, last: list[Any]) -> None:
         asyncio.set_event_loop(asyncio.new_event_loop())
-        connect_asynchronously(program, AsyncioConnection)
+        connect_asynchronously(AsyncioConnection, program, last)
 
     again_and_again(program, connect)
 
 
-def connect_asynchronously(program: Program, kind: Any) -> None:
+def connect_asynchronously(kind: Any, program: Program, last: list[Any]) -> None:
     """One connection of pika with callbacks, until it ends or is to stop."""
     ends: list[BaseException] = []
 
@@ -85,7 +88,7 @@ def connect_asynchronously(program: Program, kind: Any) -> None:
 
     def on_channel(channel: Any) -> None:
         channel.add_on_cancel_callback(lambda _: connection.close())
-        subscribe(program, channel)
+        subscribe(program, channel, last)
         look()
 
     def on_closed(connection: Any, reason: BaseException) -> None:

@@ -566,3 +566,28 @@ def test_consumers_share_a_rate(broker: Broker, queue_name: str) -> None:
 
     run(program())
     assert_empty(broker, queue_name)
+
+
+def test_a_channel_knows_that_its_connection_is_blocked(disposable_broker: Broker) -> None:
+    broker = disposable_broker
+    queue_name = declare_queue(broker.parameters)
+
+    async def consume() -> None:
+        async with channel_on(broker.url, prefetch=2, window="lanes") as channel:
+            queue = await channel.get_queue(queue_name)
+            await queue.consume(Handled())
+            plain = await channel.get_underlay_channel()
+            core = plain.runner.core
+            broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.00000001")
+            try:
+                # A broker blocks those that publish.
+                publishing = asyncio.create_task(
+                    channel.default_exchange.publish(aio_pika.Message(b""), "nowhere")
+                )
+                await until(lambda: core.blocked, "it is blocked")
+            finally:
+                broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.9")
+            await until(lambda: not core.blocked, "it is not any more")
+            await publishing
+
+    run(consume())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from controlmq.clients.pika.asynchronous import AsynchronousAdapter
 from controlmq.clients.pika.wrap import unwrap, wrap
+from controlmq.controllers import Limits
 from tests.live.asynchronous.conftest import DEADLINE
 from tests.live.handled import Handled, assert_empty, left_in
 from tests.live.restless import LANES
@@ -296,6 +298,50 @@ def test_a_message_that_an_interrupt_kept_from_the_handler_is_not_acknowledged(
     connection.ioloop.start()  # as pika's documentation has it
     assert handled == [number for number in range(200) if number != 4]
     assert left_in(broker, queue_name) == [4]
+
+
+def test_a_close_that_is_interrupted_can_be_gone_on_with(
+    broker: Broker, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker.parameters, queue_name, 200)
+    handled: list[int] = []
+    late: list[bool] = []
+    plain = pika.channel.Channel._set_state
+
+    def interrupted(channel: Any, state: int) -> None:
+        """Ctrl-C comes when pika has noted that it closes the channel, and not asked for it."""
+        plain(channel, state)
+        if state == channel.CLOSING:
+            monkeypatch.undo()  # once
+            signal.raise_signal(signal.SIGINT)
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.append(int(body))
+        channel.basic_ack(method.delivery_tag)
+
+    def consume(channel: Any) -> None:
+        wrap(channel, prefetch=5, window="single", limits=Limits(1, 20), interval=60)
+        channel.basic_consume(queue_name, on_message)
+
+    def give_up() -> None:
+        late.append(True)
+        connection.ioloop.stop()
+
+    monkeypatch.setattr(pika.channel.Channel, "_set_state", interrupted)
+    connection = pika.SelectConnection(
+        broker.parameters,
+        on_open_callback=lambda connection: connection.channel(on_open_callback=consume),
+        on_close_callback=lambda connection, _: connection.ioloop.stop(),
+    )
+    connection.ioloop.call_later(0.5, connection.close)
+    connection.ioloop.call_later(DEADLINE / 3, give_up)
+    with pytest.raises(KeyboardInterrupt):
+        connection.ioloop.start()
+    connection.close()  # again, as a program does that was interrupted
+    connection.ioloop.start()
+    assert late == []
+    assert connection.is_closed
+    assert sorted(handled + left_in(broker, queue_name)) == list(range(200))
 
 
 def test_unwrapping_while_consuming(broker: Broker, queue_name: str, run: Any) -> None:
