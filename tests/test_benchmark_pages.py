@@ -87,6 +87,57 @@ def test_the_table_of_hoarding_has_a_column_for_each_way() -> None:
     assert celery_prefetch.hoarding_page([{"celery": "5.6.3", "broker": "4.3.6"}]) == ""
 
 
+def celery_results(case: str, adapted: Any, kind: str = "classic") -> dict[str, Any]:
+    """The results of one case, whose plain worker did something else."""
+    return {
+        "celery": "5.6.3",
+        "broker": "4.3.6",
+        kind: {case: {"plain": "a sentence", "adapted": adapted}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("case", "good", "bad"),
+    [
+        ("pool_grow", [4, 12], [4, 4]),
+        ("autoscale", [6, 12, 3], [6, 12, 12]),
+        ("behind_8", 5.0, 5.1),
+        ("native_delay_600", 0.1, float("inf")),
+        ("three_queues", 4, 12),
+    ],
+)
+def test_an_adapted_worker_does_what_was_asked_or_not(case: str, good: Any, bad: Any) -> None:
+    assert celery_prefetch.met(celery_results(case, good)) == {f"{case}, classic": True}
+    for wrong in (bad, "the worker has ended"):
+        assert celery_prefetch.met(celery_results(case, wrong)) == {f"{case}, classic": False}
+    page = celery_prefetch.page([celery_results(case, good), celery_results(case, bad, "quorum")])
+    assert "Of 2 measurements with `adapt(app)`, 1 are as they have to be" in page
+
+
+def hoarding_ways(*split: int) -> dict[str, Any]:
+    return {
+        name: {"split": [*split] if name == celery_prefetch.OURS else [12, 4], "seconds": 9.0}
+        for name in celery_prefetch.WAYS
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "good"), [(8, 8, True), (9, 7, True), (10, 6, False), (12, 4, False)]
+)
+def test_nobody_hoards_where_the_second_worker_is_ready(
+    first: int, second: int, good: bool
+) -> None:
+    results = {
+        "celery": "5.6.3",
+        "broker": "4.3.6",
+        "hoarding": {"8": hoarding_ways(first, second), "4, started": hoarding_ways(12, 4)},
+    }
+    assert celery_prefetch.met(results) == {"hoarding, 8": good}
+    page = celery_prefetch.hoarding_page([results])
+    assert f"{int(good)} of 1 splits" in page
+    assert "| multiplier 4, the second one started then, Celery 5.6.3 on 4.3.6 | 12 and 4" in page
+
+
 FLEET: dict[str, Any] = {
     "rate": 100.0,
     "seconds": 600.0,

@@ -76,6 +76,8 @@ class ControlledConsumer:
         self._since_1970 = time.time() - clock()
         self._on_step = settings.on_step
         self._on_step_failed = False
+        self.on_back: Callable[[ControlledConsumer], None] = _nothing
+        """Called with this when the kill switch is off again and everything else is as before."""
         self._upper_limit = UpperLimit()
         self._lanes_in_vain = 0
         """Connections in a row that ended when a further lane was asked for."""
@@ -259,12 +261,15 @@ class ControlledConsumer:
                 self._unshare()
             self.loop.controller = _hold
             core.fix_one(plant, off.whole(self.prefetch), plant.now)
-        elif self.adapts:
+            return
+        if self.adapts:
             self.loop.controller = self._law
             core.unfix(plant, self._limits, plant.now)
-            self._pace()
         else:
+            core.limited(plant, self._limits, plant.now)
             core.retarget(plant, self._before_off, plant.now)
+        self._pace()
+        self.on_back(self)
 
     # From one connection to the next
 
@@ -419,3 +424,7 @@ def _combined(goals: Goals, limits: Limits | None, controller: Controller) -> Co
 def _hold(sample: Sample, goal: float) -> float:
     """The controller of a consumer with a fixed prefetch."""
     return sample.prefetch
+
+
+def _nothing(_consumer: ControlledConsumer) -> None:
+    """Does nothing; default of ``on_back``."""

@@ -117,3 +117,47 @@ def test_a_fixed_prefetch_comes_back_where_the_switch_was_turned_while_disconnec
     assert off.prefetch == 5
     switch.unlink()
     assert subscribed(off, prefetch=40).prefetch == 30
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"at_most": 25},
+        {"goal": 25, "prefetch": 8},
+        {"at_most": 25, "buffer_time": 0.5},
+        {"at_most": 25, "protect": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("starts_off", [False, True])
+def test_a_bound_on_the_rate_ends_with_the_switch_and_comes_back(
+    switch: Path, settings: dict[str, Any], starts_off: bool
+) -> None:
+    if starts_off:
+        switch.touch()
+    consumer = subscribed(**settings)
+    if not starts_off:
+        assert bound(consumer) == 25
+        switch.touch()
+        consumer.turn()
+    assert bound(consumer) is None
+    switch.unlink()
+    consumer.turn()
+    assert bound(consumer) == 25
+
+
+def test_a_fixed_prefetch_comes_back_within_its_limits(switch: Path) -> None:
+    consumer = subscribed(prefetch=40, limits=Limits(10, 50))
+    switch.write_text("5")
+    consumer.turn()
+    switch.unlink()
+    consumer.turn()
+    assert consumer.prefetch == 40
+    consumer.prefetch = 70
+    assert consumer.prefetch == 50
+
+
+def bound(consumer: ControlledConsumer) -> float | None:
+    """The rate that a bucket keeps the consumer to."""
+    bucket = consumer.plant.gate.bucket
+    return float(bucket.rate) if bucket is not None else None

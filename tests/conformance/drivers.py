@@ -84,6 +84,8 @@ class Driver:
     far as the client knows. Such a client has ``handlers`` of them, with one message each."""
     repeated_at_stop: int = 0
     """Messages that an orderly stop may run again by the client's own doing."""
+    lost_at_kill: int = 0
+    """Messages that a kill may lose by the client's own doing: acknowledged, and not done."""
     says_handlers: bool = True
     """Whether the consumer has to be given that number."""
     further_queues: tuple[str, ...] = ()
@@ -97,10 +99,12 @@ class Driver:
         return Bench(self.program, self.make, {"run": self.run, **self.order, **further})
 
 
-def celery_driver(pool: str, handlers: int = 4, in_order: bool = False) -> Driver:
-    """Celery with one of its pools."""
+def celery_driver(
+    pool: str, handlers: int = 4, in_order: bool = False, early: bool = False
+) -> Driver:
+    """Celery with one of its pools; ``early`` acks are its default, and late ones ours."""
     return Driver(
-        f"Celery {pool}",
+        f"Celery {pool}, early acks" if early else f"Celery {pool}",
         "celery_client:run",
         celery_message,
         in_order=in_order,
@@ -110,9 +114,10 @@ def celery_driver(pool: str, handlers: int = 4, in_order: bool = False) -> Drive
         # When it stops, the prefork pool forgets a task of each process that has not said yet that
         # it began, and the broker delivers that again, without a window too.
         repeated_at_stop=handlers if pool == "prefork" else 0,
+        lost_at_kill=handlers if early else 0,
         says_handlers=False,
         program=CELERY_PROGRAM,
-        order={"pool": pool, "handlers": handlers},
+        order={"pool": pool, "handlers": handlers, "early": early},
     )
 
 
@@ -127,6 +132,7 @@ DRIVERS = (
     celery_driver("gevent"),
     celery_driver("eventlet"),
     celery_driver("solo", handlers=1, in_order=True),
+    celery_driver("prefork", early=True),
     Driver(
         "Dramatiq",
         "dramatiq_client:run",

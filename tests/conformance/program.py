@@ -57,6 +57,8 @@ class Program:
         """Messages that are worked on at once, where that is for the program to say."""
         self.pool: str = order.get("pool", "")
         """What handlers run in, where there is a choice."""
+        self.early: bool = order.get("early", False)
+        """Whether messages are acknowledged before they are handled, where there is a choice."""
         self.record = Record(order["record"])
         self.running = 0
         """Messages that handlers have."""
@@ -109,6 +111,11 @@ class Program:
 
     # Handling
 
+    @property
+    def session(self) -> int:
+        """Which connection consumes, the first being 1; also in processes of the pool."""
+        return int(self._session.value)
+
     def handle(self, number: int, lost: Callable[[], bool] = bool) -> None:
         """Work on a message; ``lost`` says whether its connection is gone."""
         session, seconds = self._begin(number)
@@ -147,12 +154,20 @@ class Program:
 
     # The window
 
-    def _controller(self, sample: Sample, goal: float) -> float:
+    def draw_prefetch(self) -> float:
+        """A prefetch at random, below 1 half of the time."""
         draw = self._draw
         return draw.choice((draw.uniform(0.2, 1), draw.uniform(1, self._most)))
 
-    def _on_step(self, step: Step) -> None:
+    def _controller(self, sample: Sample, goal: float) -> float:
+        return self.draw_prefetch()
+
+    def changed(self) -> None:
+        """The prefetch was changed."""
         self._write("sampled")
+
+    def _on_step(self, step: Step) -> None:
+        self.changed()
         if self._notes is not None:
             with self._notes.open("a") as file:
                 sample = step.sample

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -144,7 +145,8 @@ def attempt(
     if conformance.fault.inflict is stop_consumer:
         allowed = outcome.verdict.bound + driver.repeated_at_stop
         outcome = replace(outcome, verdict=replace(outcome.verdict, bound=allowed))
-    failures = outcome.failures(conformance.fault)
+    judged = replace(outcome, verdict=without_own_losses(outcome.verdict, conformance, driver))
+    failures = judged.failures(conformance.fault)
     for suffix in driver.further_queues:
         delete_queue(broker.parameters, f"{outcome.queue}{suffix}")
     if driver.in_order:
@@ -158,6 +160,13 @@ def attempt(
     failures += counted_above(outcome.lines, readings, under_way)
     changed = sum(line.event == "sampled" for line in outcome.lines)
     return Result(outcome.verdict, failures, changed, len(readings))
+
+
+def without_own_losses(verdict: Verdict, conformance: Conformance, driver: Driver) -> Verdict:
+    """The verdict where messages that a kill may lose by the client's own doing are not lost."""
+    if conformance.fault.inflict is kill_consumer and verdict.lost <= driver.lost_at_kill:
+        return replace(verdict, lost=0)
+    return verdict
 
 
 def out_of_order(lines: Sequence[Line]) -> list[str]:
@@ -182,10 +191,13 @@ def handled_again(lines: Sequence[Line], duplicates: int, driver: Driver) -> lis
 
     A handler runs until it is done and has said so, at most ``reports_within`` seconds later where
     it is in another process. Each of these has one message at most that it has not said is done:
-    Celery gives a process its next task when it has read the result of the last ("fair").
+    Celery gives a process its next task when it has read the result of the last ("fair"). But when
+    a connection is lost it forgets which processes are at work, so that behind each of these a
+    message of the next connection may wait. If that one is lost too, such a message comes again.
     """
     running, most = 0, 0
     done: list[float] = []
+    behind = _still_running(lines) if driver.reports_within else {}
     for line in lines:
         if line.event == "begun":
             running += 1
@@ -195,7 +207,23 @@ def handled_again(lines: Sequence[Line], duplicates: int, driver: Driver) -> lis
         elif line.event == "lost":
             unreported = sum(time > line.time - driver.reports_within for time in done)
             most += max(running, min(running + unreported, driver.handlers))
+            most += behind.get(line.time, 0)
             running = 0
     if duplicates <= most:
         return []
     return [f"{duplicates} handled twice, and at most {most} were running"]
+
+
+def _still_running(lines: Sequence[Line]) -> dict[float, int]:
+    """By the times of losses: handlers at work since before the loss before, which end later."""
+    losses = [line.time for line in lines if line.event == "lost"]
+    begun: dict[int, deque[float]] = defaultdict(deque)
+    still = dict.fromkeys(losses, 0)
+    for line in lines:
+        if line.event == "begun":
+            begun[line.number].append(line.time)
+        elif line.event in HANDLED and begun[line.number]:
+            since = begun[line.number].popleft()
+            for loss in [each for each in losses if since < each < line.time][1:]:
+                still[loss] += 1
+    return still

@@ -94,6 +94,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
         """Tags of messages that Celery keeps until their time, and counts in its prefetch."""
         self._parked: set[int] = set()
         """Those of them that are parked."""
+        self._watch_blocking()
 
     @property
     def parked(self) -> int:
@@ -103,8 +104,26 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
     def _turn(self, consumer: Consumer) -> None:
         if not consumer.cancelled:
             self.controlled[consumer.tag].turn()
-            if len(self.runner.core.consumers) > 1:
-                self._share()
+            self._share()  # also for a single one: Celery may have asked while it was switched off
+
+    def _watch_blocking(self) -> None:
+        """Hear when the broker stops reading from the connection, and when it reads again.
+
+        Where somebody listens already, both hear it.
+        """
+        connection, runner = self.connection, self.runner
+
+        def told(report: Callable[[], None], listener: Callable[..., Any] | None) -> Any:
+            def tell(*reason: Any) -> None:
+                with self.window_lock:
+                    report()
+                if listener is not None:
+                    listener(*reason)
+
+            return tell
+
+        connection.on_blocked = told(runner.blocked, connection.on_blocked)
+        connection.on_unblocked = told(runner.unblocked, connection.on_unblocked)
 
     def on_timer(self, callback: Callable[[], None]) -> None:
         """Something is due; a lost connection is noticed by whatever reads from it."""

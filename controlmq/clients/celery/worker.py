@@ -108,6 +108,7 @@ class AdaptiveWorker:
         asked = self._start(last, runner)
         consumer = ControlledConsumer(tag, queue, settings, controller, asked, runner)
         self._share_bucket(consumer)
+        consumer.on_back = self._share_bucket  # each was given a bucket of its own again
         plan = consumer.plant.plan
         if not self.moves:
             plan.exact = True

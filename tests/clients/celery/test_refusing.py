@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from celery import Celery
 from kombu import Connection, Queue
+from kombu.transport import TRANSPORT_ALIASES, virtual
 
 from controlmq.clients.celery.refusing import WorkerRefusedError, check
 from controlmq.clients.celery.worker import AdaptiveWorker
@@ -25,6 +26,26 @@ def celery_consumer(multiplier: int = 4, no_ack: bool = False) -> Any:
         prefetch_multiplier=multiplier,
         pool=SimpleNamespace(num_processes=2, is_green=False),
     )
+
+
+class Redis(virtual.Transport):  # type: ignore[misc]
+    """In the place of kombu's, whose library is not installed for the tests."""
+
+    driver_type = driver_name = "redis"
+
+
+@pytest.mark.parametrize(
+    ("url", "broker"),
+    [("redis://localhost", "redis by redis"), ("memory://", "memory by memory")],
+)
+def test_a_broker_that_is_not_rabbitmq_is_refused(
+    url: str, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TRANSPORT_ALIASES, "redis", f"{__name__}:Redis")
+    consumer = celery_consumer()
+    consumer.conninfo = Connection(url)
+    with pytest.raises(WorkerRefusedError, match=rf"the broker is {broker}, and adapt\(\) is for"):
+        check(consumer, settings_from())
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from controlmq.clients import kill_switch
+from controlmq.clients.celery.channel import AdaptiveChannel
 from controlmq.clients.celery.worker import AdaptiveWorker
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
@@ -136,3 +139,79 @@ def test_the_only_subscription_has_room_for_all_that_celery_will_ask_for() -> No
     (lane,) = client.asked
     assert lane.size == 4  # 2 processes times a multiplier of 2
     assert consumer.prefetch == 2
+
+
+@pytest.fixture
+def switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the kill switch, which is on while it is there."""
+    file = tmp_path / "off"
+    monkeypatch.delenv(kill_switch.VARIABLE, raising=False)
+    monkeypatch.setenv(kill_switch.FILE_VARIABLE, str(file))
+    return file
+
+
+def rates(consumers: list[ControlledConsumer]) -> list[float | None]:
+    """What each queue is bounded to, in tasks per second."""
+    buckets = [each.plant.gate.bucket for each in consumers]
+    return [None if bucket is None else float(bucket.rate) for bucket in buckets]
+
+
+def share_one_rate(consumers: list[ControlledConsumer]) -> bool:
+    """Whether there is one rate for all of them together."""
+    gates = {id(each.plant.gate.bucket) for each in consumers}
+    openings = {id(each.plant.window.bucket) for each in consumers}
+    return len(gates) == len(openings) == 1
+
+
+@pytest.mark.parametrize("goals", [{"at_most": 25}, {"at_most": 25, "buffer_time": 0.5}], ids=str)
+@pytest.mark.parametrize("starts_off", [False, True])
+def test_queues_share_one_ceiling_again_after_the_kill_switch(
+    switch: Path, goals: dict[str, float], starts_off: bool
+) -> None:
+    if starts_off:
+        switch.touch()
+    worker = AdaptiveWorker(celery_consumer(), settings_from(**goals, interval=60))
+    consumers = OneLaneEach().connect(worker, ["orders", "mails"])
+    if not starts_off:
+        assert rates(consumers) == [25, 25]
+        assert share_one_rate(consumers)
+    switch.touch()
+    for consumer in consumers:
+        consumer.turn()
+    assert rates(consumers) == [None, None]
+    switch.unlink()
+    for consumer in consumers:
+        consumer.turn()
+    assert rates(consumers) == [25, 25]
+    assert share_one_rate(consumers)
+
+
+def test_each_queue_has_a_ceiling_of_its_own_again_after_the_kill_switch(switch: Path) -> None:
+    settings = settings_from(at_most={"orders": 5, "mails": 10}, interval=60)
+    worker = AdaptiveWorker(celery_consumer(), settings)
+    consumers = OneLaneEach().connect(worker, ["orders", "mails", "logs"])
+    assert rates(consumers) == [5, 10, None]
+    for turned in (switch.touch, switch.unlink):
+        turned()
+        for consumer in consumers:
+            consumer.turn()
+    assert rates(consumers) == [5, 10, None]
+
+
+def test_what_celery_asked_for_under_the_kill_switch_is_in_force_when_it_is_off(
+    switch: Path,
+) -> None:
+    worker = AdaptiveWorker(celery_consumer(), settings_from(interval=60))
+    client = OneLaneEach()
+    (consumer,) = client.connect(worker, ["orders"])
+    channel: Any = AdaptiveChannel.__new__(AdaptiveChannel)
+    channel.worker, channel.runner = worker, client.runner
+    channel.controlled = {"orders": consumer}
+    switch.touch()
+    channel._turn(consumer.plant)
+    worker.asked = 12
+    channel._turn(consumer.plant)
+    assert consumer.prefetch == 4
+    switch.unlink()
+    channel._turn(consumer.plant)
+    assert consumer.prefetch == 12

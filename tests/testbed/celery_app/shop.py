@@ -14,7 +14,7 @@ from typing import Any
 
 from celery import Celery, bootsteps
 from celery.worker.consumer.tasks import Tasks
-from kombu import Queue
+from kombu import Exchange, Queue
 
 CHANGED_EVERY_SECONDS = 0.02
 
@@ -36,9 +36,12 @@ def make_app(
     notes: str = "",
     plan: Sequence[int] = (),
     joins: str = "",
+    exchange_type: str = "direct",
     **options: Any,
 ) -> Any:
     """An app with one task, whose worker asks for the prefetches of ``plan``, one after another.
+
+    Each queue has an exchange of its own, of the type that is given.
 
     Where ``joins`` names a file, its worker does not consume before the file is there.
     """
@@ -46,7 +49,10 @@ def make_app(
     arguments = {"x-queue-type": kind}
     app.conf.update(
         task_queues=[
-            Queue(name, name, name, queue_arguments=arguments, no_ack=no_ack) for name in queues
+            Queue(
+                name, Exchange(name, exchange_type), name, queue_arguments=arguments, no_ack=no_ack
+            )
+            for name in queues
         ],
         task_default_queue=queues[0],
         task_default_exchange=queues[0],
