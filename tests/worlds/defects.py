@@ -35,7 +35,7 @@ def an_ack_is_sent_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lane_is_cancelled_before_it_is_saturated(patch: pytest.MonkeyPatch) -> None:
-    saturated = property(lambda lane: lane.received - lane.settled >= lane.size - 1)
+    saturated = property(lambda lane: lane.received - lane.answered >= lane.size - 1)
     patch.setattr(Lane, "saturated", saturated)
 
 
@@ -51,14 +51,14 @@ def a_fraction_drifts(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_slot_is_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    settled = Window.settled
+    answered = Window.answered
 
     def twice(self: Window, lane: Lane) -> None:
-        settled(self, lane)
+        answered(self, lane)
         if lane.cancelled:
             self.granted -= 1
 
-    patch.setattr(Window, "settled", twice)
+    patch.setattr(Window, "answered", twice)
 
 
 def an_ack_is_held_past_its_time(patch: pytest.MonkeyPatch) -> None:
@@ -310,12 +310,12 @@ def what_waits_at_the_client_is_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_refusal_is_counted_as_an_ack(patch: pytest.MonkeyPatch) -> None:
-    settle = Core._settle
+    settle = Core._answered
 
     def acknowledged(self: Core, tags: list[int], now: float, refused: bool = False) -> None:
         settle(self, tags, now)
 
-    patch.setattr(Core, "_settle", acknowledged)
+    patch.setattr(Core, "_answered", acknowledged)
 
 
 def a_second_delivery_is_not_counted(patch: pytest.MonkeyPatch) -> None:
