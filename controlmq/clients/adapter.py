@@ -26,6 +26,10 @@ class Adapter(Protocol):
     ``runner.cancel_all`` before the channel closes and ``runner.stop`` when it is closed. Around
     a commit it calls ``core.committing`` before, ``core.committed`` and ``runner.commit_answered``
     after, because RabbitMQ allows nothing between a commit and its answer.
+
+    It reads the books of the core and writes to none. It calls ``core.missed_a_message`` where an
+    interrupt or another method of the client may have taken a message that was not reported, and
+    ``core.subscribed_without_window`` where the channel gets a plain consumer.
     """
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
