@@ -38,8 +38,9 @@ class Sample:
     ``time`` is the end of the interval (seconds on the plant's clock) and ``interval``
     its length in seconds. ``prefetch`` was in force during it, ``arrivals`` messages were
     handed to the business logic. ``starved`` is the share of the interval, 0 to 1, in
-    which the window had room but the queue nothing to fill it with; a live consumer that runs
-    its handler itself cannot tell while it does.
+    which the window had room but the queue nothing to fill it with. A live consumer that runs
+    its handler in the client's own thread cannot tell while it does, so the time of the handler
+    does not count there; in a simulation it does.
 
     ``in_flight`` is the mean number of messages that the consumer had and had not acknowledged,
     each from its arrival to when its ack is sent. What is under way in either direction is in

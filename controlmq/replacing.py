@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from controlmq.errors import ControlmqError, InputError
 
@@ -26,28 +26,35 @@ NEW, BEFORE = "out", "before"
 """Inside the hidden folder: what is being written, and the target that it replaces."""
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write beside ``path`` and rename, so that readers see the old file or the new one."""
-    data = content.encode() if isinstance(content, str) else content
-    name = ""
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of ``path`` at the end.
+
+    If the block raises, ``path`` stays as it was.
+    """
+    hidden = path.with_name(hidden_name(path.name))
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        with open(hidden, "xb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException as error:
-        if name:
-            Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ControlmqError(f"cannot write {path}: {error.strerror}.") from None
+        os.replace(hidden, path)
+    except BaseException:
+        hidden.unlink(missing_ok=True)
         raise
 
 
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write beside ``path`` and rename, so that readers see the old file or the new one."""
+    try:
+        with new_file(path) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise ControlmqError(f"cannot write {path}: {error.strerror}.") from None
+
+
 def hidden_name(name: str) -> str:
-    """A name for a hidden folder beside the folder ``name``, like no other."""
+    """A name for what is hidden beside the file or folder ``name``, like no other."""
     return f".{name}.{uuid.uuid4().hex[:12]}.tmp"
 
 
@@ -153,9 +160,3 @@ def _in_use(hidden: Path) -> bool:
     finally:
         os.close(lock)
     return False
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

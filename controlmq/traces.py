@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from controlmq.errors import InputError
 from controlmq.extras import need
 from controlmq.loop import Transition
+from controlmq.replacing import new_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,16 +131,8 @@ def write_transitions(path: Path, transitions: Sequence[Transition]) -> None:
     table = pa.Table.from_pylist(
         [asdict(row) for row in transitions], schema=schema(COLUMNS | PROFILE_COLUMNS)
     )
-    hidden = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(hidden, "wb") as file:
-            pq.write_table(table, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(hidden, path)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
+    with new_file(path) as file:
+        pq.write_table(table, file)
 
 
 def trace_files(path: str | os.PathLike[str]) -> list[Path]:

@@ -24,6 +24,9 @@ class SimulatedConsumer:
     unless they are driven too: see :func:`plants`. With a ``simulation`` it is a consumer of that
     simulation, possibly one that joined while it ran, and its first interval begins at the
     simulation's present time.
+
+    The ``starved`` of its samples includes time in which a handler runs; that of a live consumer
+    whose client runs the handler in its own thread does not.
     """
 
     def __init__(

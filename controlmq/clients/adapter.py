@@ -27,6 +27,10 @@ class Adapter(Protocol):
     a commit it calls ``core.committing`` before, ``core.committed`` and ``runner.commit_answered``
     after, because RabbitMQ allows nothing between a commit and its answer. Where :meth:`buffered`
     cannot tell how many messages were read, it sets ``runner.waited``.
+
+    It reads the books of the core and writes to none. It calls ``core.missed_a_message`` where an
+    interrupt or another method of the client may have taken a message that was not reported, and
+    ``core.subscribed_without_window`` where the channel gets a plain consumer.
     """
 
     def send_acks(self, acks: Sequence[Ack]) -> None:

@@ -51,8 +51,7 @@ class Runner:
     """Reports events to a core and carries out what the core asks for, through an adapter."""
 
     def __init__(self, adapter: Adapter) -> None:
-        self.core = Core()
-        self.core.uninterrupted = held_interrupts
+        self.core = Core(held_interrupts)
         self.stopped = False
         self.on_sample: Callable[[Consumer], None] = _nothing
         """Called with a consumer whose interval is over: turns its loop."""

@@ -36,7 +36,8 @@ class ControlledConsumer:
     """One adaptive consumer, as the user sees it.
 
     ``goal`` and ``prefetch`` may be set at any time. ``last`` is the last step of the loop.
-    ``plant`` is what the loop drives: the window, without a socket.
+    Its loop drives this object. ``plant`` is the consumer without a socket, which it observes and
+    actuates; the samples of the loop have the time of the calendar.
     """
 
     def __init__(

@@ -23,6 +23,9 @@ WindowChoice = Literal["auto", "lanes", "single"]
 at the upper limit, shaped by held acks alone, as single-active and exclusive consumers and
 streams need it. ``auto``: lanes, until the queue turns out not to share."""
 
+Buckets = tuple[Bucket, Bucket]
+"""Of the acks that open slots, and of the messages handed over."""
+
 LINGER_INTERVALS = 3.0
 """A lane is retired after it was not needed for this many intervals; a controller that moves
 about its goal would otherwise open and retire lanes all the time."""
@@ -198,6 +201,18 @@ class Consumer:
         self._space()
 
     @property
+    def buckets(self) -> Buckets | None:
+        """What bounds its openings and its hand-overs; None where its rate is not bounded."""
+        window, gate = self.window, self.gate
+        if window.bucket is None or gate.bucket is None:
+            return None
+        return window.bucket, gate.bucket
+
+    def use_buckets(self, buckets: Buckets) -> None:
+        """Take tokens of these from now on: other consumers do too, and have one rate together."""
+        self.window.bucket, self.gate.bucket = buckets
+
+    @property
     def tokens_awaited(self) -> int:
         """Tokens since the start that something was waiting for when the bucket got them."""
         awaited = max(self.window.tokens_awaited, self.gate.tokens_awaited)
@@ -321,14 +336,25 @@ class Consumer:
         self.kind = "single"
         self.plan.may_grow = self.plan.may_retire = False
 
+    def be_pulled(self) -> None:
+        """The user takes messages one by one: they wait for that, and not in the gate."""
+        self.gate.pulled = True
+
     def fix(self, prefetch: float | None) -> None:
         """Stay at ``prefetch``, or at the slots there are, from now on."""
         self.controlled = False
         self.pace(None)
-        self.plan.exact = True
-        self.plan.linger = 0.0
+        self.keep_lanes_exact(0.0)
         self.limits = None
         self.actuate(prefetch or self.window.granted)
+
+    def keep_lanes_exact(self, linger: float) -> None:
+        """Have no slot more in lanes than is wanted, as is best for a prefetch that stays.
+
+        A lane that is not needed is retired after ``linger`` seconds.
+        """
+        self.plan.exact = True
+        self.plan.linger = linger
 
     def unfix(self) -> None:
         """Move with a controller again, after :meth:`fix`; a bound has to be set again."""

@@ -10,13 +10,15 @@ seconds) and then carries out what the core asks for, in this order:
 - ``hand_over_at``: when to take messages with :meth:`Core.hand_over` and give them to the user;
 - ``wake_at``: when to call :meth:`Core.wake`, if nothing else happens before.
 
-Nobody but the core writes to the ledger, the lanes, the windows and the sensors.
+Nobody but the core and its consumers writes to the ledger, the lanes, the windows, the gates and
+the sensors. An adapter reports what happened and reads what it needs.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 from controlmq.consumer.commands import CancelLanes, Command, OpenLane
 from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
@@ -31,8 +33,10 @@ IDLE_AFTER_SECONDS = 0.1
 class Core(Messages):
     """The consumers of one channel, their acks, and what has to happen next."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(
+        self, uninterrupted: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        super().__init__(uninterrupted)
         self.commands: deque[Command] = deque()
         self.samples_due: deque[Consumer] = deque()
         self.blocked = False
@@ -104,8 +108,7 @@ class Core(Messages):
         lane = self._lanes.get(lane_tag)
         if lane is None:
             return None
-        # A consumer that the broker cancelled may still be sent messages, which no book has.
-        self.ledger.whole = False
+        self.subscribed_without_window()
         consumer = lane.consumer
         if consumer.cancelled:
             return None

@@ -129,9 +129,9 @@ class Window:
         else:
             self._waiting.append(held)
 
-    def settled(self, lane: Lane) -> None:
+    def answered(self, lane: Lane) -> None:
         """Count a message of ``lane`` as rejected, or as acknowledged outside of :meth:`hold`."""
-        lane.settled += 1
+        lane.answered += 1
         if lane.cancelled:
             self.granted -= 1
             self._forget(lane)
@@ -295,7 +295,7 @@ class Window:
     def _send(self, released: list[Held]) -> None:
         self.held -= len(released)
         for _, lane, _ in released:
-            lane.settled += 1
+            lane.answered += 1
             if lane.cancelled:
                 self.granted -= 1
                 self._forget(lane)

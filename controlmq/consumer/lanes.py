@@ -22,7 +22,7 @@ class Held(NamedTuple):
 class Lane:
     """One consumer at the broker: a tag, never used twice, and a prefetch, never changed.
 
-    ``received`` counts messages that have come to the client and ``settled`` those whose ack,
+    ``received`` counts messages that have come to the client and ``answered`` those whose ack,
     nack or reject is on the wire, both since the lane was opened; ``waiting`` are those that
     have come and are not handed over yet, as far as the client tells. A lane that is
     ``retiring`` keeps the acks of its messages in ``kept`` until all its slots are occupied:
@@ -36,7 +36,7 @@ class Lane:
     size: int
     consumer: Consumer
     received: int = 0
-    settled: int = 0
+    answered: int = 0
     waiting: int = 0
     parked: int = 0
     retiring: bool = False
@@ -46,7 +46,7 @@ class Lane:
     @property
     def unacked(self) -> int:
         """Messages that have come to the client and whose acknowledgement is not on the wire."""
-        return self.received - self.settled
+        return self.received - self.answered
 
     @property
     def slots(self) -> int:
@@ -56,12 +56,12 @@ class Lane:
     @property
     def done(self) -> bool:
         """Whether it got messages, and the answers of all are on the wire."""
-        return self.received == self.settled > 0
+        return self.received == self.answered > 0
 
     @property
     def saturated(self) -> bool:
         """Whether we have a message in every slot, so that none can be on its way."""
-        return self.received - self.settled == self.size
+        return self.received - self.answered == self.size
 
 
 def lanes_within(lanes: Sequence[Lane], slots: int) -> list[Lane]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 from controlmq.consumer.consumer import Consumer
@@ -30,7 +30,7 @@ meanwhile are sent before it starts."""
 class Messages:
     """What is unacknowledged, what is held, and what goes on the wire next."""
 
-    def __init__(self) -> None:
+    def __init__(self, uninterrupted: Callable[[], AbstractContextManager[object]]) -> None:
         self.consumers: dict[str, Consumer] = {}
         self.leaving: list[Consumer] = []
         """Consumers that are cancelled and still have a lane."""
@@ -53,7 +53,7 @@ class Messages:
         sends anything else meanwhile."""
         self._transaction: dict[int, bool] | None = None
         """What the transaction has answered, and whether by a refusal."""
-        self.uninterrupted: Callable[[], AbstractContextManager[object]] = nullcontext
+        self.uninterrupted = uninterrupted
         """A context in which no interrupt comes. Several acks move from one book to another in it:
         an interrupt in between would lose them all. With a single one it costs too much."""
 
@@ -89,7 +89,7 @@ class Messages:
         window = consumer.window
         if window.idle:
             window.wake(now)
-        if lane.retiring and lane.received - lane.settled == lane.size:
+        if lane.retiring and lane.received - lane.answered == lane.size:
             self._attend_by(consumer, now)
         if self.repeated_call > LONG_CALL_SHARE * window.max_hold:
             self.give_back_due(now + self.repeated_call, now)
@@ -118,7 +118,7 @@ class Messages:
         window = consumer.window
         if window.idle:
             window.wake(now)
-        if lane.retiring and lane.received - lane.settled == lane.size:
+        if lane.retiring and lane.received - lane.answered == lane.size:
             self._attend_by(consumer, now)
         self.hand_over_at = min(self.hand_over_at, consumer.gate.ask_at)
 
@@ -179,6 +179,17 @@ class Messages:
         if not acknowledged:
             self.ledger.fetched.add(tag)
 
+    def missed_a_message(self) -> None:
+        """A message may be out that is in no book, or comes only after later ones.
+
+        An interrupt came when the client had read it, or it was fetched without our knowledge.
+        """
+        self.ledger.ordered = False
+
+    def subscribed_without_window(self) -> None:
+        """The channel has a plain consumer, or one that the broker cancelled: no book has all."""
+        self.ledger.whole = False
+
     # What the user says of them
 
     def acknowledged(self, tag: int, multiple: bool, now: float) -> None:
@@ -196,11 +207,11 @@ class Messages:
                 if lane.retiring:
                     self._attend_by(consumer, now)  # the client may have read on meanwhile
                 window.hold(tag, lane, now)
-                consumer.sensors.settled(window.held, now)
+                consumer.sensors.answered(window.held, now)
                 self._release(consumer, now)
             else:
                 # Nothing to hold, at once or later: the slot is open again.
-                lane.settled += 1
+                lane.answered += 1
                 consumer.sensors.reopened(now)
                 self.outbox.append(tag)
         elif tag in self.ledger.fetched:
@@ -215,7 +226,7 @@ class Messages:
         """The user acknowledged ``tag`` before handling it: that ack must not be held."""
         if tag in self.ledger.unacked:
             lane = self.ledger.unacked[tag]
-            self._settle([tag], now)
+            self._answered([tag], now)
             self.outbox.append(tag)
             if lane.retiring or lane.consumer.window.held:
                 self._attend_by(lane.consumer, now)
@@ -261,7 +272,7 @@ class Messages:
         if self._transaction is not None:
             self._answer_in_transaction(tags, refused=True)
         else:
-            self._settle(tags, now, refused=True)
+            self._answered(tags, now, refused=True)
         return frames
 
     def came_too_late(self, tag: int) -> None:
@@ -283,7 +294,7 @@ class Messages:
         """Everything unacknowledged goes back to its queue, also what was fetched."""
         for consumer in (*self.consumers.values(), *self.leaving):
             self._forget_gated(consumer, now)
-        self._settle(list(self.ledger.unacked), now, refused=True)
+        self._answered(list(self.ledger.unacked), now, refused=True)
         self.ledger.fetched.clear()
         self.ledger.unwanted.clear()
         # Acks may overtake the request, so none may stand for several from now on.
@@ -320,7 +331,7 @@ class Messages:
         """What the transaction acknowledged is acknowledged now."""
         for tag, refused in (self._transaction or {}).items():
             if tag in self.ledger.unacked:
-                self._settle([tag], now, refused=refused)
+                self._answered([tag], now, refused=refused)
         self._transaction = {}
 
     def rolled_back(self) -> None:
@@ -429,7 +440,7 @@ class Messages:
             self.give_back_all(now)
             ledger.fetched.difference_update(fetched)
             self.verbatim.append(Ack(tag, True))
-            self._settle(tags, now)
+            self._answered(tags, now)
             return
         # Messages from before the channel was wrapped stay out where others are unseen: no frame
         # covers these and not those, and their tags are not known.
@@ -437,7 +448,7 @@ class Messages:
         for each in tags:
             lane = ledger.unacked.pop(each)
             lane.consumer.window.hold(each, lane, now)
-            lane.consumer.sensors.settled(lane.consumer.window.held, now)
+            lane.consumer.sensors.answered(lane.consumer.window.held, now)
             affected[lane.consumer] = affected.get(lane.consumer, 0) + 1
         for consumer, count in affected.items():
             consumer.acknowledged_together(count)
@@ -457,15 +468,15 @@ class Messages:
             with self.uninterrupted():
                 self.verbatim = [*self.take_acks()]
 
-    def _settle(self, tags: list[int], now: float, refused: bool = False) -> None:
+    def _answered(self, tags: list[int], now: float, refused: bool = False) -> None:
         """These are no longer unacknowledged at the broker."""
         for tag in tags:
             lane = self.ledger.unacked.pop(tag)
             consumer = lane.consumer
             window = consumer.window
             consumer.refused += refused
-            consumer.sensors.settled(window.held, now)
-            window.settled(lane)
+            consumer.sensors.answered(window.held, now)
+            window.answered(lane)
             consumer.sensors.released(int(not lane.cancelled), window.held, now)
             if lane.cancelled:
                 self._attend_by(consumer, now)  # a slot that a new lane may take
@@ -477,7 +488,7 @@ class Messages:
         for tag, lane, _, _ in forgotten:
             del self.ledger.gated[tag]
             consumer.sensors.forgotten(now)
-            consumer.window.settled(lane)
+            consumer.window.answered(lane)
             consumer.sensors.released(int(not lane.cancelled), consumer.window.held, now)
         self._find_hand_over_at()
         return [each.tag for each in forgotten]

@@ -18,7 +18,7 @@ left without the turnaround that was seen last.
 
 Handlers run inside the client's calls if acks come during a call; then a call is a running
 handler. If acks come outside of calls, the calls hand messages on, to a pool or to tasks: every
-message handed over and not settled is with a handler, or waits for one if there are more of them
+message handed over and not answered is with a handler, or waits for one if there are more of them
 than handlers.
 """
 
@@ -341,7 +341,7 @@ class Sensors:
         self._left_seconds += self._left_behind * seconds
         self._call_from += seconds
 
-    def settled(self, held: int, now: float) -> None:
+    def answered(self, held: int, now: float) -> None:
         """The handler acknowledged or rejected a message: its slot is no longer open.
 
         ``held`` acks are held from now on.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from controlmq.controllers.beyond_range import BeyondRange
-from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
+from controlmq.controllers.rate_law import RateLaw
 from controlmq.gains import Gains
 from controlmq.loop import Sample
 from controlmq.model import ArxModel
@@ -15,7 +13,7 @@ TRANSFER_SHARE_LEFT_PER_SAMPLE = 0.5
 """Share of a start or gain-change offset that is left one sample later: small after five."""
 
 
-class P:
+class P(RateLaw):
     """``u(k) = u0 + Kp e(k)``, with ``u0`` the prefetch at which the model meets the goal.
 
     Without ``u0`` a stable P controller could not even reach two thirds of its goal on a
@@ -23,8 +21,7 @@ class P:
     errors, so it never winds up and never removes a model error either.
 
     Starts and gain changes are bumpless: the difference to the prefetch in force is carried
-    along and fades, halving each sample. ``beyond`` keeps it from growing in vain beyond the range
-    of the model; without it, only ``limits`` do.
+    along and fades, halving each sample.
     """
 
     kind = "p"
@@ -37,9 +34,8 @@ class P:
         *,
         beyond: BeyondRange | None = None,
     ) -> None:
+        super().__init__(limits, beyond)
         self._gains = gains
-        self.limits = limits
-        self.beyond = beyond
         self._model = model
         self._transfer: float | None = None
 
@@ -53,19 +49,10 @@ class P:
         self._gains = gains
         self._transfer = None
 
-    @property
-    def told(self) -> Mapping[str, str]:
-        """What the user should know at present, by a key."""
-        return {} if self.beyond is None else self.beyond.told
-
-    def __call__(self, sample: Sample, goal: float) -> float:
-        """The prefetch for the next interval."""
-        if frozen(sample, goal):
-            return self.limits.clamp(sample.prefetch)
+    def _formula(self, sample: Sample, goal: float) -> float:
         law = self._model.prefetch_for(goal) + self._gains.kp * (goal - sample.rate)
         if self._transfer is None:
             self._transfer = sample.prefetch - law
         else:
             self._transfer *= TRANSFER_SHARE_LEFT_PER_SAMPLE
-        prefetch = self.limits.clamp(law + self._transfer)
-        return prefetch if self.beyond is None else self.beyond.allowed(sample, goal, prefetch)
+        return law + self._transfer

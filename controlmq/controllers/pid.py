@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.controller_file import check_shaping
-from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
+from controlmq.controllers.rate_law import RateLaw
 from controlmq.errors import InputError
 from controlmq.gains import Gains
 from controlmq.loop import Sample
 
 
-class PID:
+class PID(RateLaw):
     """``u(k) = Kp e(k) + Ki sum e(i) + Kd [e(k) - e(k-1)]`` with ``e = goal - rate``.
 
     Computed as a change of the prefetch in force, which the sample carries::
@@ -29,8 +28,7 @@ class PID:
     ``derivative_filter`` is ``f``, 0 (the published law) up to but not including 1: nearer 1
     the derivative answers more slowly and amplifies less noise. ``setpoint_weight`` scales
     the goal in the proportional part alone: below 1 a step of the goal kicks less.
-    ``gains`` may be set at any time. ``beyond`` keeps it from growing in vain beyond the range of a
-    model; without it, only ``limits`` do.
+    ``gains`` may be set at any time.
     """
 
     kind = "pid"
@@ -45,24 +43,15 @@ class PID:
         beyond: BeyondRange | None = None,
     ) -> None:
         check_shaping(derivative_filter, setpoint_weight)
+        super().__init__(limits, beyond)
         self.gains = gains
-        self.limits = limits
-        self.beyond = beyond
         self.derivative_filter = derivative_filter
         self.setpoint_weight = setpoint_weight
         self._error: float | None = None
         self._weighted_error = 0.0
         self._derivative = 0.0
 
-    @property
-    def told(self) -> Mapping[str, str]:
-        """What the user should know at present, by a key."""
-        return {} if self.beyond is None else self.beyond.told
-
-    def __call__(self, sample: Sample, goal: float) -> float:
-        """The prefetch for the next interval."""
-        if frozen(sample, goal):
-            return self.limits.clamp(sample.prefetch)
+    def _formula(self, sample: Sample, goal: float) -> float:
         error = goal - sample.rate
         weighted = self.setpoint_weight * goal - sample.rate
         last = error if self._error is None else self._error
@@ -79,8 +68,7 @@ class PID:
             # What is not a number must not be remembered: the law would never be one again.
             self._error, self._weighted_error = error, weighted
             self._derivative = derivative
-        prefetch = self.limits.clamp(prefetch)
-        return prefetch if self.beyond is None else self.beyond.allowed(sample, goal, prefetch)
+        return prefetch
 
 
 class PI(PID):

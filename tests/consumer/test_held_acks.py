@@ -183,7 +183,7 @@ def test_a_new_lane_leaves_room_for_what_a_cancelled_one_still_holds() -> None:
     window.retarget(20, 0.0)
     assert not decide(plan, 0.0), "8 now, 10 more when the cancelled lane is done"
     for _ in range(6):
-        window.settled(second)
+        window.answered(second)
     assert decide(plan, 0.0) == 14
 
 

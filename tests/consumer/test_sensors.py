@@ -44,7 +44,7 @@ def samples(
             waits.append(now - arrival)
         sensors.delivered(now, sum(other <= now for other in due))
         now += WORK
-        sensors.settled(0, now)
+        sensors.answered(0, now)
         sensors.released(1, 0, now)
         sensors.active_at, sensors.in_call = now, False
         heapq.heappush(due, arrive(now + TURNAROUND))
@@ -137,7 +137,7 @@ def test_a_queue_that_answers_at_once_is_dry_soon_after_its_last_message() -> No
     for number in range(1, 101):
         now = 0.0005 * number
         sensors.delivered(now, 0)
-        sensors.settled(0, now)
+        sensors.answered(0, now)
         sensors.released(1, 0, now)
         sensors.active_at, sensors.in_call = now, False
     sensors.close(0.2, 1.0)

@@ -33,5 +33,5 @@ def test_a_dry_queue_does_not_wind_the_law_up(name: str, interval: float) -> Non
 
 
 def test_without_the_freeze_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controlmq.controllers.pid.frozen", lambda sample, goal: False)
+    monkeypatch.setattr("controlmq.controllers.rate_law.frozen", lambda sample, goal: False)
     assert overshoot_after_a_pause(load_scenario("rosa")) > 300

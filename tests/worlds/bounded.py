@@ -18,7 +18,7 @@ from tests.worlds.world import World
 def bounded_world(seed: int) -> World:
     """A disturbed world with a bound; its books raise when a stretch has more than it allows."""
     rng = random.Random(f"bounded {seed}")
-    given = disturbed(rng)
+    given = disturbed(rng, seed)
     given.at_most = draw_rate(rng.random)
     return World(seed, given, f"bounded:{seed}")
 

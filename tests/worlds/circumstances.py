@@ -45,6 +45,8 @@ class Circumstances:
     """Events before the world comes to its end."""
     disturbed_every: int = 0
     """Mean number of events between two disturbances; 0 for none."""
+    restless_network: bool = False
+    """Whether the delay changes, too, and what the broker sends stalls and comes in a bunch."""
     oddities: float = 0.0
     """Share of messages that are not simply acknowledged when their work is done."""
     refusals: float = 0.0
@@ -82,15 +84,16 @@ class Circumstances:
         )
 
 
-def drawn(rng: random.Random) -> Circumstances:
+def drawn(rng: random.Random, seed: int) -> Circumstances:
     """The circumstances of a seed.
 
     One world in 16 is steady, one in 48 has a constant controller, the others are disturbed.
+    Of these, the even seeds have a restless network.
     """
     chosen = rng.random()
     if chosen < 1 / 16:
         return _steady(rng)
-    return _spaced(rng) if chosen < 1 / 12 else disturbed(rng)
+    return _spaced(rng) if chosen < 1 / 12 else disturbed(rng, seed)
 
 
 def _steady(rng: random.Random) -> Circumstances:
@@ -127,7 +130,7 @@ def _spaced(rng: random.Random) -> Circumstances:
     )
 
 
-def disturbed(rng: random.Random) -> Circumstances:
+def disturbed(rng: random.Random, seed: int) -> Circumstances:
     """A world in which everything happens that may happen."""
     random_, choice = rng.random, rng.choice
     limits = None
@@ -157,6 +160,7 @@ def disturbed(rng: random.Random) -> Circumstances:
         backlog=int(10 + 50 * random_()),
         events=220 + int(160 * random_()),
         disturbed_every=choice((8, 15, 30, 60)),
+        restless_network=seed % 2 == 0,
         oddities=choice((0.0, 0.0, 0.02, 0.1, 0.4)),
         refusals=choice((0.0, 0.0, 0.0, 0.1, 0.5)),
         ending=choice(("drain", "drain", "settle", "stop")),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -286,15 +285,22 @@ def samples_of(plant: Plant, number: int) -> tuple[Sample, Sample]:
 
 
 def instants_differ_at(plant: Plant, seconds: float, tolerance: float = 0.0001) -> float | None:
-    """When the two worlds first opened different numbers of slots; None if they never did."""
+    """When the n-th slot was first not opened in both worlds at once; None if always.
+
+    Each opening of the simulator is at most ``tolerance`` seconds from that of the core which has
+    the same number.
+    """
     world = CoreWorld(plant)
     world.run_for(seconds + tolerance)
     openings = [time - STARTS_AT_SECONDS for time in world.openings]
+    bounds: list[tuple[float, float, float]] = [(seconds, 0, len(openings))]
+    for number, time in enumerate(openings):
+        bounds += (time - tolerance, 0, number), (time + tolerance, number + 1, math.inf)
     simulated = SimulatorWorld(plant)
-    for step in range(int(seconds / (2 * tolerance))):
-        time = 2 * tolerance * step
+    for time, fewest, most in sorted(bounds):
+        if time > seconds:
+            break
         opened = simulated.acknowledged_at(time + plant.round_trip / 2)
-        earliest = bisect_right(openings, time + tolerance)
-        if not bisect_right(openings, time - tolerance) <= opened <= earliest:
+        if not fewest <= opened <= most:
             return time
     return None

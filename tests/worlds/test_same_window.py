@@ -11,7 +11,7 @@ from controlmq.consumer import consumer, core, hand_over_gate, held_acks, sensor
 from controlmq.consumer.consumer import DEFAULT_MAX_HELD, Shape
 from simulator.engine import bucket
 from simulator.engine import window as compiled
-from tests.worlds.steady import Plant, grid, instants_differ_at, rates, samples_of
+from tests.worlds.steady import Plant, SimulatorWorld, grid, instants_differ_at, rates, samples_of
 
 UNEVEN_SECONDS = 0.1037
 """Of a sample: no multiple of the work, so that no sample ends in the instant of an ack."""
@@ -70,6 +70,19 @@ def test_slots_open_at_the_same_instants_under_a_bound(plant: Plant) -> None:
     assert instants_differ_at(replace(plant, interval=UNEVEN_SECONDS), seconds=0.6) is None
 
 
+@pytest.mark.parametrize("shift", [-0.00012, 0.00012])
+def test_a_shift_of_little_more_than_a_tenth_of_a_millisecond_is_seen(
+    monkeypatch: pytest.MonkeyPatch, shift: float
+) -> None:
+    acknowledged_at = SimulatorWorld.acknowledged_at
+
+    def shifted(world: SimulatorWorld, seconds: float) -> int:
+        return acknowledged_at(world, seconds - shift)
+
+    monkeypatch.setattr(SimulatorWorld, "acknowledged_at", shifted)
+    assert instants_differ_at(replace(PACED[5], interval=UNEVEN_SECONDS), seconds=0.6) is not None
+
+
 SENSED = [
     Plant(prefetch, work, round_trip, handlers, spread, 300.0 / rate, pace, offered)
     for prefetch, work, round_trip, handlers, spread, pace, offered, rate in (
@@ -111,7 +124,7 @@ TOLERANCES = {
 def test_both_worlds_sense_the_same(plant: Plant) -> None:
     around_core, simulated = (asdict(sample) for sample in samples_of(plant, 12))
     del around_core["number"], simulated["number"]  # one counts from 0, the other from 1
-    if plant.handlers == 1:  # the core cannot look for messages while its thread runs the handler
+    if plant.handlers == 1:  # no message is looked for while the client's thread runs the handler
         simulated["starved"] *= 1 - simulated["busy"]
     if plant.round_trip < LEAST_KNOWN_TURNAROUND:
         # The core does not know it, and takes it for time in the buffer: as documented.

@@ -25,6 +25,12 @@ MOST_EVENTS = 6000
 SETTLING_WORK_SECONDS = 0.1
 """Work while a world settles on its last target, so that time passes in few events."""
 
+SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.0001, 0.3
+"""One direction of a network whose delay changes."""
+
+LONGEST_STALL_SECONDS = 2.0
+"""For which nothing comes from the broker, and then everything at once."""
+
 SHRINKING_SECONDS = 2.0
 """``max_hold`` that is enough for every lane to be retired in these worlds."""
 
@@ -44,7 +50,7 @@ class World:
         """What ``python -m tests.worlds`` replays it by."""
         rng = random.Random(seed)
         self.random = rng.random
-        self.circumstances = given = circumstances or drawn(rng)
+        self.circumstances = given = circumstances or drawn(rng, seed)
         self.trace: Callable[[str], None] | None = None
         self.now = 0.0
         self.events = 0
@@ -66,6 +72,9 @@ class World:
         self._at_client = self._at_broker = 0.0
         self._stalled: list[tuple[Event, Any, Any]] = []
         self._next_disturbance: float = math.inf
+        self._network = random.Random(f"network {seed}").random
+        """A stream of its own: all else draws as it would with a network that is not restless."""
+        self._next_network_change: float = math.inf
         self._done = 0
         self._progress_at = 0.0
         longest_work = HEAVIEST_WORK[given.work] * given.mean_work
@@ -131,9 +140,11 @@ class World:
         self.begin()
         if given.disturbed_every:
             self._next_disturbance = self._draw_disturbance()
+            if given.restless_network:
+                self._next_network_change = self._draw_network_change()
         while not self.advance(given.events):
             self._restart()
-        self._next_disturbance = math.inf
+        self._next_disturbance = self._next_network_change = math.inf
         self._unblock()
         if given.ending == "settle":
             self._settle()
@@ -221,6 +232,9 @@ class World:
                 self._check_mean()
             if self.events % FULL_CHECK_EVERY_EVENTS == 0:
                 program.check_all()
+            if self.events >= self._next_network_change:
+                self._next_network_change = self._draw_network_change()
+                self._change_network()
             if self.events >= self._next_disturbance:
                 self._next_disturbance = self._draw_disturbance()
                 self._disturb()
@@ -287,6 +301,23 @@ class World:
                 # Else it stays until the client cancels it, as after a consumer timeout of
                 # RabbitMQ 4.3.
                 self.broker.cancel(lane.tag)
+
+    def _draw_network_change(self) -> float:
+        return self.events + 1 + 4 * self._network() * self.circumstances.disturbed_every
+
+    def _change_network(self) -> None:
+        """Its delay changes, or deliveries stall and then come in a bunch."""
+        if self._network() < 0.5:
+            longer = LONGEST_DELAY_SECONDS / SHORTEST_DELAY_SECONDS
+            self.circumstances.delay = SHORTEST_DELAY_SECONDS * longer ** self._network()
+        else:
+            stalled_until = self.now + LONGEST_STALL_SECONDS * self._network() ** 3
+            self._at_client = max(self._at_client, stalled_until)
+        if self.trace:
+            self.trace(
+                f"{self.now:.6f} network: delay {self.circumstances.delay:.6f}, "
+                f"next from the broker at {self._at_client:.6f}"
+            )
 
     def _client_does(self, happen: Event, first: Any, second: Any) -> None:
         if self.program.busy:

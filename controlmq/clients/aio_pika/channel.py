@@ -289,7 +289,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             message = await super().basic_get(queue, no_ack, timeout)
         except BaseException:
             # After a cancellation a message may still come, which nobody gets.
-            self.runner.core.ledger.ordered = False
+            self.runner.core.missed_a_message()
             raise
         if isinstance(message.delivery, spec.Basic.GetOk):
             self.runner.core.fetched(message.delivery.delivery_tag, no_ack)

@@ -284,7 +284,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
                 why = "without acks" if no_ack else "exclusively"
                 self.worker.notice_not_adapted(queue, why)
             with self.window_lock:
-                self.runner.core.ledger.whole = False
+                self.runner.core.subscribed_without_window()
             tag: str = super().basic_consume(
                 queue, consumer_tag, no_local, no_ack, exclusive, nowait, callback, arguments,
                 on_cancel, argsig,

@@ -18,7 +18,7 @@ from controlmq.clients.controlled_consumer import (
     Controllers,
 )
 from controlmq.clients.settings import Settings
-from controlmq.consumer.bucket import Bucket
+from controlmq.consumer.consumer import Buckets
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Controller, Sample
 
@@ -78,7 +78,7 @@ class AdaptiveWorker:
         """The consumers before, by their queues."""
         self._not_adapted: set[str] = set()
         """Queues of which it was logged that they are not adapted."""
-        self._buckets: tuple[Bucket, Bucket] | None = None
+        self._buckets: Buckets | None = None
         """Of openings and hand-overs, where one rate is for all queues together."""
 
     def connected(self) -> None:
@@ -109,11 +109,10 @@ class AdaptiveWorker:
         consumer = ControlledConsumer(tag, queue, settings, controller, asked, runner)
         self._share_bucket(consumer)
         consumer.on_back = self._share_bucket  # each was given a bucket of its own again
-        plan = consumer.plant.plan
         if not self.moves:
-            plan.exact = True
             # Where acks may not be held, nothing else makes up for a slot too many.
-            plan.linger = 0.0 if early_tasks(self.tasks) else LINGER_SECONDS
+            linger = 0.0 if early_tasks(self.tasks) else LINGER_SECONDS
+            consumer.plant.keep_lanes_exact(linger)
         self._last[queue] = consumer
         return consumer, load
 
@@ -184,14 +183,12 @@ class AdaptiveWorker:
     def _share_bucket(self, consumer: ControlledConsumer) -> None:
         """Let one rate that was given for the worker bound all its queues together."""
         rates = [self._given("goal"), self._given("at_most")]
-        window, gate = consumer.plant.window, consumer.plant.gate
-        if window.bucket is None or gate.bucket is None:
-            return
-        if any(isinstance(rate, dict) for rate in rates):
+        plant = consumer.plant
+        if plant.buckets is None or any(isinstance(rate, dict) for rate in rates):
             return
         if self._buckets is None:
-            self._buckets = window.bucket, gate.bucket
-        window.bucket, gate.bucket = self._buckets
+            self._buckets = plant.buckets
+        plant.use_buckets(self._buckets)
 
     def share(self, consumers: list[ControlledConsumer]) -> None:
         """Give each queue its part of what Celery asks for.

@@ -234,7 +234,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
             super()._dispatch_events()
         except BaseException:
             # An interrupt may have come when pika had taken a message out and we had not noted it.
-            runner.core.ledger.ordered = False
+            runner.core.missed_a_message()
             adapter.dispatching = False
             runner.give_back_in_time()
             raise
@@ -270,7 +270,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
                 self, queue, generator.put, auto_ack, exclusive, tag, arguments, goal=goal
             )
             generator.consumer = self._runner.core.consumers[tag]
-            generator.consumer.gate.pulled = True
+            generator.consumer.be_pulled()
             self._generator = generator
         elif parameters != self._generator.parameters:
             raise ValueError(
@@ -347,7 +347,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
             message: Message = super().basic_get(queue, auto_ack)
         except BaseException:
             # After an interrupt a message may still come, which nobody gets.
-            self._runner.core.ledger.ordered = False
+            self._runner.core.missed_a_message()
             raise
         finally:
             self._fetching = False

@@ -276,7 +276,7 @@ class AdaptivePikaChannel:
                 self._send(method, content)
             return
         if kind is spec.Basic.Get and not (method.no_ack or self._fetching):
-            self._runner.core.ledger.ordered = False  # its message will not be in the books
+            self._runner.core.missed_a_message()
         if kind is spec.Basic.Nack or kind is spec.Basic.Reject:
             multiple = kind is spec.Basic.Nack and method.multiple
             if self._acks.out:

@@ -63,7 +63,7 @@ class Generator:
             if self.consumer is not None:
                 lanes = self.consumer.window.lanes
                 if private.dispatch_messages(channel, [lane.tag for lane in lanes]):
-                    channel._runner.core.ledger.ordered = False
+                    channel._runner.core.missed_a_message()
             if (
                 not (self.waiting and self._gated() == 0.0)
                 and clock() >= deadline
