@@ -36,9 +36,11 @@ BROKERS := 3.10 4.0 4.3 container:3.10 container:4.0 container:4.3
 test-brokers: $(STAMP) ## the live tests on every supported RabbitMQ, on private nodes and in containers
 	@tools/test-brokers $(BROKERS)
 
-conformance: $(STAMP) ## every client through all trials, with a table of who passes what
+CONFORMANCE := build/conformance.jsonl
+conformance: $(STAMP) ## every client through all trials; stopped and started again, it goes on
 	@tools/need rabbitmq
-	$(BIN)/python -m benchmarks client_conformance
+	@mkdir -p $(dir $(CONFORMANCE))
+	$(BIN)/python -m benchmarks.client_conformance --state $(CONFORMANCE)
 
 unit: $(STAMP) ## the quick tests: neither Spark nor a broker
 	$(BIN)/python -m pytest tests -n 2 -m 'not live and not spark and not slow'

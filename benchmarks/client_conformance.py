@@ -279,7 +279,11 @@ def main() -> int:
         run_trials(state, version, drivers, trials, given.queues)
     if given.samples:
         run_goals(state, given.brokers[0], drivers, given.samples)
-    return int(any(each["failures"] for each in state.results))
+    print(table(state.results))
+    failed = [", ".join(_key(each)) for each in state.results if each["failures"]]
+    for each in failed:
+        print(f"failed: {each}. Do it again with --again.", file=sys.stderr)
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

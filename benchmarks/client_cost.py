@@ -42,6 +42,9 @@ UNREACHED = 1_000_000.0
 ALLOWED = {"aio-pika, prefetch 50": 1.1, "Dramatiq": 1.05}
 """Times the cost of the bare client."""
 
+ALLOWED_CELERY = 1.05
+"""The same, of every version and pool."""
+
 DRAMATIQ_THREADS = 8
 
 
@@ -195,7 +198,7 @@ def table(found: Sequence[Any]) -> str:
         for each in found
         for client, words in [*_own_rows(each), *_celery_rows(each)]
     ]
-    columns = ["client", "bare", "with controlmq", "ratio", "pairs of runs"]
+    columns = ["client", "bare", "with controlmq", "ratio", "allowed", "pairs of runs"]
     return "\n\n".join(
         [
             pages.table(columns, rows),
@@ -214,7 +217,7 @@ def _own_rows(found: Any) -> Iterator[tuple[str, list[str]]]:
                 1e6 * measured[f"{way}_seconds_per_message"]["median"]
                 for way in ("bare", "controlmq")
             )
-            yield case, _words(bare, mine, measured["ratios"])
+            yield case, _words(bare, mine, measured["ratios"], ALLOWED.get(case))
 
 
 def _celery_rows(found: Any) -> Iterator[tuple[str, list[str]]]:
@@ -223,14 +226,20 @@ def _celery_rows(found: Any) -> Iterator[tuple[str, list[str]]]:
         for name, cost in each.items():
             if name.startswith("cpu, "):
                 ratios = spread(cost["ratios"])
-                words = _words(cost["microseconds_plain"], cost["microseconds_adapted"], ratios)
+                bare, mine = cost["microseconds_plain"], cost["microseconds_adapted"]
+                words = _words(bare, mine, ratios, ALLOWED_CELERY)
                 yield f"Celery {each['celery']}, {name.removeprefix('cpu, ')}", words
 
 
-def _words(bare: float, mine: float, ratios: Mapping[str, float]) -> list[str]:
+def _words(
+    bare: float, mine: float, ratios: Mapping[str, float], allowed: float | None
+) -> list[str]:
     median, least, most = (f"{ratios[name]:.2f}" for name in ("median", "least", "most"))
+    verdict = "-" if allowed is None else f"{allowed:g}"
+    if allowed is not None:
+        verdict += ": met" if ratios["median"] <= allowed else ": not met"
     ratio = f"{median} ({least} to {most})"
-    return [f"{bare:.0f}", f"{mine:.0f}", ratio, str(ratios["repetitions"])]
+    return [f"{bare:.0f}", f"{mine:.0f}", ratio, verdict, str(ratios["repetitions"])]
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ file goes on where it stopped. Several may share a file, each with faults or bro
 From the command line::
 
     python -m benchmarks.fault_campaign --state campaign.jsonl    # run what is missing
+    python -m benchmarks.fault_campaign --state campaign.jsonl --again    # and what failed
     python -m benchmarks.fault_campaign --state campaign.jsonl --page     # into docs/faults.md
 
 ``python -m benchmarks fault_campaign`` runs each fault once on each kind of queue of the installed
@@ -34,7 +35,6 @@ from typing import Any, NamedTuple, get_args
 
 from benchmarks import pages
 from tests.faults.consumer import Client
-from tests.faults.judging import Verdict
 from tests.faults.kinds import BY_NAME, FAULTS
 from tests.faults.trial import run as run_trial
 from tests.testbed import Broker, Proxy, start_broker
@@ -55,9 +55,6 @@ ROOT = Path(__file__).parents[1]
 
 CLIENTS: tuple[Client, ...] = get_args(Client)
 
-NO_VERDICT = Verdict(0, 0, 0, 0, 0, 0, 0.0)
-"""Of a trial that could not be brought to its end."""
-
 
 class Cell(NamedTuple):
     """What is counted together: trials of one fault on one kind of queue of one broker."""
@@ -70,6 +67,10 @@ class Cell(NamedTuple):
     def clustered(self) -> bool:
         """Whether it takes a cluster."""
         return BY_NAME[self.fault].needs_cluster
+
+
+Key = tuple[Cell, int]
+"""A trial: its cell and its seed."""
 
 
 @dataclass
@@ -92,19 +93,29 @@ class Bed:
 
 
 class Campaign:
-    """The trials done so far, in a file that only grows."""
+    """The trials done so far, in a file that only grows; of one trial the last result counts.
 
-    def __init__(self, state: Path) -> None:
+    ``again``: what failed before is done again.
+    """
+
+    def __init__(self, state: Path, again: bool = False) -> None:
         self._state = state
-        lines = state.read_text().splitlines() if state.exists() else []
-        self.results: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        self._results: dict[Key, dict[str, Any]] = {}
+        self.repeated: list[dict[str, Any]] = []
+        """Results of trials that failed and were done again."""
+        for line in state.read_text().splitlines() if state.exists() else []:
+            self._note(json.loads(line))
+        self._done = {
+            key for key, each in self._results.items() if not (again and each["failures"])
+        }
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """The last one of each trial."""
+        return list(self._results.values())
 
     def missing(self, cells: Sequence[Cell], trials: int | None) -> list[tuple[Cell, int]]:
         """Cells and numbers of trials still to do, every cell once before any a second time."""
-        done = {
-            (Cell(each["fault"], each["queue"], each["broker"]), each["seed"])
-            for each in self.results
-        }
         shares = Counter(cell.fault for cell in cells)
         wanted = {cell: trials or _wanted(cell, shares[cell.fault]) for cell in cells}
         rounds = range(max(wanted.values(), default=0))
@@ -112,14 +123,22 @@ class Campaign:
             (cell, number)
             for number in rounds
             for cell in cells
-            if number < wanted[cell] and (cell, number) not in done
+            if number < wanted[cell] and (cell, number) not in self._done
         ]
 
     def add(self, result: dict[str, Any]) -> None:
         """Append one result, so that it stays whatever happens next."""
-        self.results.append(result)
+        self._done.add(self._note(result))
         with self._state.open("ab", buffering=0) as file:
             file.write(json.dumps(result).encode() + b"\n")  # in one call: others may write too
+
+    def _note(self, result: dict[str, Any]) -> Key:
+        key = Cell(result["fault"], result["queue"], result["broker"]), result["seed"]
+        before = self._results.get(key)
+        if before is not None and before["failures"]:
+            self.repeated.append(before)
+        self._results[key] = result
+        return key
 
 
 def _wanted(cell: Cell, share: int) -> int:
@@ -190,7 +209,7 @@ def one(cell: Cell, number: int, bed: Bed) -> dict[str, Any]:
         failed = f"{type(error).__name__}: {error}"
         traceback.print_exc()
         bed.mend()
-        result |= asdict(NO_VERDICT) | {"failures": [failed]}
+        result |= {"failures": [failed]}
     else:
         result |= asdict(outcome.verdict) | {"failures": outcome.failures(fault)}
         result["under_way"] = outcome.under_way
@@ -214,31 +233,35 @@ def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         mine = [each for each in results if each["fault"] == fault.name]
         if not mine:
             continue
-        most = max(mine, key=lambda each: each["duplicates"])
-        pauses = [each["pause_seconds"] for each in mine]
+        # One that could not be brought to its end has no verdict.
+        judged = [each for each in mine if "lost" in each]
+        most = max(judged, key=lambda each: each["duplicates"], default=None)
+        pauses = [each["pause_seconds"] for each in judged]
         rows.append(
             {
                 "fault": fault.name,
                 "runs": len(mine),
-                "messages": sum(each["handled"] for each in mine),
-                "lost": sum(each["lost"] for each in mine),
-                "requeued": sum(each["requeued"] for each in mine),
-                "most_duplicates": most["duplicates"],
-                "bound_there": most["bound"],
-                "above_bound": sum(each["duplicates"] > each["bound"] for each in mine),
-                "median_pause_seconds": statistics.median(pauses),
-                "longest_pause_seconds": max(pauses),
                 "failed": sum(bool(each["failures"]) for each in mine),
+                "without_verdict": len(mine) - len(judged),
+                "messages": sum(each["handled"] for each in judged),
+                "lost": sum(each["lost"] for each in judged),
+                "requeued": sum(each["requeued"] for each in judged),
+                "most_duplicates": most and most["duplicates"],
+                "bound_there": most and most["bound"],
+                "above_bound": sum(each["duplicates"] > each["bound"] for each in judged),
+                "median_pause_seconds": statistics.median(pauses) if pauses else None,
+                "longest_pause_seconds": max(pauses, default=None),
             }
         )
     return rows
 
 
-def table(results: Sequence[dict[str, Any]]) -> str:
-    """The summary in Markdown."""
+def table(results: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]] = ()) -> str:
+    """The summary in Markdown; ``repeated`` are failures that were done again."""
     columns = [
         "fault",
         "runs",
+        "failed",
         "messages",
         "lost",
         "requeued by a change",
@@ -247,30 +270,48 @@ def table(results: Sequence[dict[str, Any]]) -> str:
         "longest pause, median and most (s)",
     ]
     rows = [
-        [
-            row["fault"],
-            str(row["runs"]),
-            f"{row['messages']:,}",
-            str(row["lost"]),
-            str(row["requeued"]),
-            f"{row['most_duplicates']} ({row['bound_there']})",
-            str(row["above_bound"]),
-            f"{row['median_pause_seconds']:.2f}, {row['longest_pause_seconds']:.2f}",
-        ]
-        for row in summary(results)
+        [row["fault"], str(row["runs"]), _failed(row), *_verdicts(row)] for row in summary(results)
     ]
     cells = Counter((each["version"], each["queue"], each["client"]) for each in results)
     counts = [[*cell, str(count)] for cell, count in sorted(cells.items())]
     commits = Counter(each["commit"] for each in results)
     failed = sum(bool(each["failures"]) for each in results)
     versions = ", ".join(f"{count} of {name}" for name, count in commits.items())
-    return "\n\n".join(
-        [
-            pages.table(columns, rows),
-            pages.table(["RabbitMQ", "queue", "client", "runs"], counts),
-            f"{len(results)} trials, {failed} failed. By version of the code: {versions}.",
-        ]
-    )
+    parts = [
+        pages.table(columns, rows),
+        pages.table(["RabbitMQ", "queue", "client", "runs"], counts),
+        f"{len(results)} trials, {failed} failed. By version of the code: {versions}.",
+    ]
+    if repeated:
+        parts.append("Failed, done again, and not in the tables:")
+        parts.append("\n".join(f"- {_failure(each)}" for each in repeated))
+    return "\n\n".join(parts)
+
+
+def _failed(row: dict[str, Any]) -> str:
+    without = row["without_verdict"]
+    return f"{row['failed']} ({without} without a verdict)" if without else str(row["failed"])
+
+
+def _verdicts(row: dict[str, Any]) -> list[str]:
+    """What was found in the trials of a fault that have a verdict."""
+    if row["runs"] == row["without_verdict"]:
+        return ["-"] * 6
+    return [
+        f"{row['messages']:,}",
+        str(row["lost"]),
+        str(row["requeued"]),
+        f"{row['most_duplicates']} ({row['bound_there']})",
+        str(row["above_bound"]),
+        f"{row['median_pause_seconds']:.2f}, {row['longest_pause_seconds']:.2f}",
+    ]
+
+
+def _failure(result: dict[str, Any]) -> str:
+    """What failed, and how: the first line of each, because a crash has many."""
+    wrong = "; ".join(each.strip().partition("\n")[0] for each in result["failures"])
+    what = [result[key] for key in ("fault", "queue", "version", "client")]
+    return f"{', '.join(what)}: {wrong}"
 
 
 def cells_of(faults: Sequence[str], brokers: Sequence[str]) -> list[Cell]:
@@ -298,15 +339,16 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--state", type=Path, required=True, help="file of results, to go on with")
+    parser.add_argument("--again", action="store_true", help="do again what failed")
     parser.add_argument("--page", action="store_true", help="write the table into docs/faults.md")
     parser.add_argument("--faults", nargs="+", choices=BY_NAME, default=list(BY_NAME))
     parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=[INSTALLED, VERSIONS[-1]])
     parser.add_argument("--trials", type=int, help="of each fault, queue and broker")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after that long")
     arguments = parser.parse_args()
-    campaign = Campaign(arguments.state)
+    campaign = Campaign(arguments.state, arguments.again)
     if arguments.page:
-        pages.put("faults.md", "campaign", table(campaign.results))
+        pages.put("faults.md", "campaign", table(campaign.results, campaign.repeated))
         return 0
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     run_cells(

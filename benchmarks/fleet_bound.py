@@ -10,8 +10,6 @@ docs/shared-goal.md::
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -65,6 +63,7 @@ class Disturbances:
         self._processes = processes
         self._kinds = cycle((self.kill_one, self.stop_one, self.add_one, self.kill_two))
         self.kills: list[float] = []
+        """When members were killed."""
         self.counts = {"killed": 0, "stopped": 0, "added": 0}
 
     def next(self) -> None:
@@ -80,12 +79,12 @@ class Disturbances:
 
     def _kill(self) -> None:
         self._alive()[0].kill()
+        self.kills.append(time.monotonic())
         self.counts["killed"] += 1
 
     def kill_one(self) -> None:
         """Others must take its share; a new one comes ten seconds later."""
         self._kill()
-        self.kills.append(time.monotonic())
         time.sleep(10)
         self._start()
 
@@ -118,6 +117,7 @@ def run(seconds: float = SECONDS) -> dict[str, Any]:
         tempfile.TemporaryDirectory() as folder,
         SharingProcesses(broker.url, queue, RATE, Path(folder)) as processes,
     ):
+        version = ".".join(map(str, broker.version))
         fill(broker.parameters, queue, int(1.1 * RATE * seconds))
         for _ in range(MEMBERS):
             processes.start()
@@ -136,6 +136,7 @@ def run(seconds: float = SECONDS) -> dict[str, Any]:
             disturbances.next()
         times = processes.times
     found = {
+        "rabbitmq": version,
         "rate": RATE,
         "members": MEMBERS,
         "seconds": times[-1] - times[0],
@@ -181,23 +182,17 @@ def table(found: Mapping[str, Any]) -> str:
         f"{well['mean']:.1f}/s, {well['least']:.1f}/s",
         "-" if slowest is None else f"{slowest:.1f} s at most",
     ]
-    return pages.table(columns, [row])
-
-
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fleet_bound",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    return "\n\n".join(
+        [
+            pages.table(columns, [row]),
+            f"{found['members']} processes that share {found['rate']:g}/s on RabbitMQ "
+            f"{found['rabbitmq']}. Wanted: at most {MOST_IN_1_S} in any second and "
+            f"{MOST_IN_10_S:,} in any ten, at least {LEAST_WHEN_WELL:.0%} of the rate when all are "
+            f"well, and the share of every killed member taken over within "
+            f"{TAKEN_OVER_WITHIN_SECONDS:g} s: {'met' if met(found) else 'not met'}.",
+        ]
     )
-    parser.add_argument(
-        "--page", type=Path, required=True, metavar="FILE", help="what a run has printed"
-    )
-    found = json.loads(parser.parse_args().page.read_text())["fleet_bound"]
-    pages.put("shared-goal.md", "fleet", table(found))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.write_down("fleet_bound", "shared-goal.md", "fleet", table, __doc__))

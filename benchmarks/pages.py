@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -27,3 +30,20 @@ def put(page: str, name: str, section: str) -> None:
     """Write this text between the marks of a page of the docs."""
     path = DOCS / page
     path.write_text(with_section(path.read_text(), name, section))
+
+
+def write_down(
+    name: str, page: str, section: str, make: Callable[[Any], str], description: str | None
+) -> int:
+    """The command line of a benchmark that writes what a run has printed into a page."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--page", type=Path, required=True, metavar="FILE", help="what a run has printed"
+    )
+    found = json.loads(parser.parse_args().page.read_text())[name]
+    put(page, section, make(found))
+    return 0

@@ -4,6 +4,10 @@ Each restart stops one consumer in order, as a deployment does, while the other 
 it again. What a consumer has received and not handled goes back to the queue, which counts it as
 one more delivery and drops a message at its delivery limit. The wrapped consumers have four lanes.
 Reported: messages dropped, and how often messages had gone back before they were handled.
+``ROLLING_RESTARTS`` is the number of restarts. What was found goes into docs/faults.md::
+
+    python -m benchmarks rolling_restarts > found.json
+    python -m benchmarks.rolling_restarts --page found.json
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ import statistics
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import pika
 
 import controlmq
+from benchmarks import pages
 from benchmarks.live_consumer import work
 from benchmarks.measure import spread
 from tests.testbed import Broker, start_broker
@@ -166,6 +171,7 @@ def run() -> dict[str, Any]:
     ways: list[How] = ["bare", "wrapped"]
     results: dict[How, list[dict[str, Any]]] = {how: [] for how in ways}
     with start_broker() as broker:
+        version = ".".join(map(str, broker.version))
         for number in range(RUNS):
             for how in ways if number % 2 else reversed(ways):
                 results[how].append(restart_all(broker, how, restarts))
@@ -177,7 +183,8 @@ def run() -> dict[str, Any]:
     means = {how: statistics.fmean(each(how, "mean_returns")) for how in ways}
     most = {how: max(each(how, "most_returns")) for how in ways}
     return {
-        "peer": "bare pika, prefetch 20",
+        "rabbitmq": version,
+        "peer": f"bare pika, prefetch {LANES[-1]}",
         "restarts": restarts,
         "runs": RUNS,
         "dropped": {how: sum(each(how, "dropped")) for how in ways},
@@ -190,3 +197,36 @@ def run() -> dict[str, Any]:
         and means["wrapped"] <= means["bare"]
         and most["wrapped"] <= most["bare"] + 1,
     }
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """What one run of the benchmark found, in Markdown."""
+    rows = [
+        [
+            f"{how}, prefetch {LANES[-1]}",
+            str(found["dropped"][how]),
+            str(found["handled_twice"][how]),
+            f"{found['mean_returns'][how]:.2f} ({means['least']:.2f} to {means['most']:.2f})",
+            str(found["most_returns"][how]),
+        ]
+        for how, means in found["mean_returns_by_run"].items()
+    ]
+    columns = [
+        "consumers",
+        "dropped",
+        "handled twice",
+        "returns of a message: mean (of runs)",
+        "most",
+    ]
+    return "\n\n".join(
+        [
+            pages.table(columns, rows),
+            f"RabbitMQ {found['rabbitmq']}, {found['runs']} runs of each with {found['restarts']} "
+            "restarts. Wanted of the wrapped ones: 0 dropped, a mean no higher than with bare pika "
+            f"and at most one return more: {'met' if found['met'] else 'not met'}.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(pages.write_down("rolling_restarts", "faults.md", "rolling restarts", table, __doc__))

@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import benchmarks.__main__
 from benchmarks import (
     celery_prefetch,
     client_conformance,
     client_cost,
+    fault_campaign,
     fleet_bound,
+    import_time,
+    leader_failures,
     live_page,
     live_peers,
+    rolling_restarts,
+    soak,
 )
+from benchmarks.__main__ import unmet
 from benchmarks.measure import at_least, at_most, beside, spread, verdict
 from simulator.studies.tournament.entries import TABLES
 from tests.pages import ROOT
+
+
+@pytest.mark.parametrize(
+    ("results", "missed"),
+    [
+        ({"soak": {"met": True, "each": [{"met": True}]}, "tuning": {"ratio": 3}}, []),
+        ({"soak": {"met": False}}, ["soak"]),
+        ({"soak": {"parts": {"classic": {"met": False}}}}, ["soak, parts, classic"]),
+        ({"soak": {"each": [{"met": True}, {"met": False}]}}, ["soak, each 1"]),
+        (
+            {"soak": {"met": {"interaction 1": True, "interaction 2": False}}},
+            ["soak: interaction 2"],
+        ),
+    ],
+    ids=str,
+)
+def test_benchmarks_name_every_result_that_is_not_what_was_wanted(
+    results: dict[str, Any], missed: list[str]
+) -> None:
+    assert list(unmet(results)) == missed
+
+
+def test_a_benchmark_whose_goal_is_not_met_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "import_time"])
+    for met in (True, False):
+        monkeypatch.setattr(import_time, "run", lambda met=met: {"met": met})
+        assert benchmarks.__main__.main() == int(not met)
+    assert "not met: import_time." in capsys.readouterr().err
+
 
 TRIAL = {"client": "taskiq", "trial": "stall", "duplicates": 0, "bound": 0, "failures": []}
 GOAL = {"client": "taskiq", "trial": "rate", "deviation": 0.004, "allowed": 0.01, "failures": []}
@@ -72,8 +111,11 @@ def test_the_table_of_costs_has_every_client_and_how_often_it_was_measured() -> 
         [{"celery": "5.6.3", "cpu, solo": cost}],
     ]
     table = client_cost.table(found)
-    assert row(table, "Dramatiq") == ["Dramatiq", "100", "110", "1.00 (0.90 to 1.20)", "3"]
-    assert row(table, "Celery 5.6.3, solo")[1:] == ["550", "560", "1.00 (0.90 to 1.20)", "3"]
+    ratio = "1.00 (0.90 to 1.20)"
+    assert row(table, "Dramatiq") == ["Dramatiq", "100", "110", ratio, "1.05: met", "3"]
+    assert row(table, "Celery 5.6.3, solo")[1:] == ["550", "560", ratio, "1.05: met", "3"]
+    cost["ratios"] = [1.06, 1.06, 1.06]
+    assert row(client_cost.table(found), "Celery 5.6.3, solo")[4] == "1.05: not met"
 
 
 def test_the_table_of_hoarding_has_a_column_for_each_way() -> None:
@@ -138,7 +180,167 @@ def test_nobody_hoards_where_the_second_worker_is_ready(
     assert "| multiplier 4, the second one started then, Celery 5.6.3 on 4.3.6 | 12 and 4" in page
 
 
+FAULT: dict[str, Any] = {
+    "fault": "connection cut",
+    "queue": "quorum",
+    "broker": "4.3",
+    "version": "4.3.6",
+    "client": "blocking",
+    "commit": "v1",
+    "seed": 0,
+}
+GOOD: dict[str, Any] = {
+    **FAULT,
+    "handled": 300,
+    "lost": 0,
+    "requeued": 0,
+    "duplicates": 7,
+    "bound": 9,
+    "pause_seconds": 0.5,
+    "failures": [],
+}
+RAISED: dict[str, Any] = {**FAULT, "seed": 1, "failures": ["OSError: no broker"]}
+
+
+def test_a_trial_of_the_campaign_without_a_verdict_is_failed_and_in_no_other_column() -> None:
+    cells = row(fault_campaign.table([GOOD, RAISED]), "connection cut")
+    expected = ["2", "1 (1 without a verdict)", "300", "0", "0", "7 (9)", "0", "0.50, 0.50"]
+    assert cells[1:] == expected
+    assert row(fault_campaign.table([RAISED]), "connection cut")[1:3] == [
+        "1",
+        "1 (1 without a verdict)",
+    ]
+
+
+def test_a_campaign_does_failed_trials_again_where_asked_and_its_page_says_so(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state.jsonl"
+    campaign = fault_campaign.Campaign(state)
+    campaign.add(GOOD)
+    campaign.add(RAISED)
+    cell = fault_campaign.Cell("connection cut", "quorum", "4.3")
+    assert fault_campaign.Campaign(state).missing([cell], 2) == []
+    again = fault_campaign.Campaign(state, again=True)
+    assert again.missing([cell], 2) == [(cell, 1)]
+    again.add({**GOOD, "seed": 1})
+    assert again.missing([cell], 2) == []
+    campaign = fault_campaign.Campaign(state)
+    page = fault_campaign.table(campaign.results, campaign.repeated)
+    assert row(page, "connection cut")[1:3] == ["2", "0"]
+    assert page.endswith("- connection cut, quorum, 4.3.6, blocking: OSError: no broker")
+
+
+def rates(*rates: float, since: float = 0.0) -> list[tuple[float, float]]:
+    return [(since + 1 + number, rate) for number, rate in enumerate(rates, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "until"),
+    [
+        (rates(200, 200, 200, 200, 200), 6),
+        (rates(20, 100, 200, 195, 205, 190, 210), 8),
+        (rates(100, 100, 300, 300, 200), None),
+        (rates(175, 175, 175, 175, 175), None),
+        (rates(200, 200, 200, 200), None),
+        (rates(200, 200) + rates(200, 200, 200, since=20.0), None),
+        (rates(200, 200) + rates(200, 200, 200, 200, 200, since=20.0), 26),
+    ],
+    ids=str,
+)
+def test_a_consumer_is_back_at_its_goal_with_the_last_of_samples_that_are_all_near_it(
+    samples: list[tuple[float, float]], until: int | None
+) -> None:
+    assert leader_failures.samples_until_goal(samples, 0.0) == until
+
+
+LEADER: dict[str, Any] = {
+    "rabbitmq": "3.10.8",
+    "goal": 200.0,
+    "published": 5000,
+    "lost": 0,
+    "handled_again": 3,
+    "exit_code": 0,
+    "samples_until_goal": [12, 30],
+    "failures": [
+        {"kind": "kill", "consumer_connected_to_it": True, "samples_until_goal": 12},
+        {"kind": "stop", "consumer_connected_to_it": True, "samples_until_goal": 30},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lost": 1},
+        {"exit_code": 1},
+        {"samples_until_goal": [12, 31]},
+        {"samples_until_goal": [12, None]},
+        {"samples_until_goal": []},
+    ],
+    ids=str,
+)
+def test_failures_of_leaders_meet_their_goal_where_all_of_it_holds(wrong: dict[str, Any]) -> None:
+    assert leader_failures.met(LEADER)
+    assert not leader_failures.met({**LEADER, **wrong})
+
+
+def test_the_table_of_failed_leaders_has_a_row_for_each_way() -> None:
+    never = {"kind": "kill", "consumer_connected_to_it": True, "samples_until_goal": None}
+    table = leader_failures.table({**LEADER, "failures": [*LEADER["failures"], never]})
+    assert row(table, "killed | the leader's")[2:] == ["2", "12, 12", "1"]
+    assert row(table, "stopped | the leader's")[2:] == ["1", "30, 30", "0"]
+
+
+def test_the_table_of_rolling_restarts_compares_with_bare_pika() -> None:
+    ways = {"bare": 0.4, "wrapped": 0.2}
+    found = {
+        "rabbitmq": "3.10.8",
+        "runs": 2,
+        "restarts": 50,
+        "dropped": dict.fromkeys(ways, 0),
+        "handled_twice": dict.fromkeys(ways, 0),
+        "mean_returns": ways,
+        "mean_returns_by_run": {how: spread([mean, mean + 0.1]) for how, mean in ways.items()},
+        "most_returns": {"bare": 4, "wrapped": 2},
+        "met": True,
+    }
+    cells = row(rolling_restarts.table(found), "wrapped, prefetch 20")
+    assert cells[1:] == ["0", "0", "0.20 (0.20 to 0.30)", "2"]
+
+
+SOAK: dict[str, Any] = {
+    "rabbitmq": "3.10.8",
+    "queue": "classic",
+    "messages": 10_000_000,
+    "connections": 101,
+    "changes": 60_000,
+    "lost": 0,
+    "requeued": 0,
+    "duplicates": 10,
+    "duplicates_bound": 2000,
+    "memory_first_tenth_mb": 40.0,
+    "memory_last_tenth_mb": 41.0,
+    "memory_change_percent": 2.5,
+    "messages_per_second": 3500.0,
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"lost": 1}, {"requeued": 1}, {"duplicates": 2001}, {"memory_change_percent": -6.0}],
+    ids=str,
+)
+def test_a_soak_meets_its_goal_where_all_of_it_holds(wrong: dict[str, Any]) -> None:
+    assert soak.met(SOAK)
+    assert soak.table(SOAK).endswith(": met.")
+    assert not soak.met({**SOAK, **wrong})
+    assert soak.table({**SOAK, **wrong}).endswith(": not met.")
+
+
 FLEET: dict[str, Any] = {
+    "rabbitmq": "3.10.8",
+    "members": 4,
     "rate": 100.0,
     "seconds": 600.0,
     "most_in_1_s": 104,

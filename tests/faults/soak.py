@@ -7,6 +7,7 @@ an error that costs it its channel. All are counted, and the memory of the proce
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
 import random
 import resource
@@ -21,21 +22,17 @@ import pika
 import pika.exceptions
 
 from controlmq.clients.pika.wrap import wrap
+from controlmq.loop import Sample
+from tests.faults.soak_publisher import publish
 from tests.testbed import Broker
-from tests.testbed.publishing import QueueKind, connected, declared_queue, fill
+from tests.testbed.publishing import QueueKind, connected, declared_queue
 
 INTERVAL_SECONDS = 0.05
-MOST_PREFETCH = 60.0
+LEAST_PREFETCH, MOST_PREFETCH = 0.5, 60.0
 
 COMING_AGAIN = 2 * int(MOST_PREFETCH)
 """Deliveries of a connection among which are all that the one before gave back: the broker puts
 them at the head of the queue."""
-
-PORTION = 20_000
-"""Messages published at once, whenever fewer than twice as many wait: a queue that stays short."""
-
-PORTION_PAUSE_SECONDS = 0.2
-"""Seconds between looks at how many wait."""
 
 SILENCE_SECONDS = 120.0
 """Seconds without a message after which the rest counts as lost."""
@@ -43,6 +40,9 @@ SILENCE_SECONDS = 120.0
 LOOK_EVERY_SECONDS = 1.0
 
 MEMORY_SAMPLES = 1000
+
+RECORDED_EVERY = 10
+"""Memory samples from one entry in the record to the next."""
 
 UNKNOWN_TAG = 987_654_321
 
@@ -75,13 +75,20 @@ class Seen:
         """Different messages so far."""
         return self.next + len(self.ahead)
 
+    @property
+    def gaps(self) -> int:
+        """Messages below the highest that were not handled."""
+        return max(self.ahead) + 1 - self.handled if self.ahead else 0
+
 
 class Soak:
     """One soak of ``count`` messages."""
 
-    def __init__(self, count: int, reconnect_every: int, seed: int) -> None:
+    def __init__(self, count: int, reconnect_every: int, seed: int, record: Path | None) -> None:
         self.seen = Seen()
         self.connections = 0
+        self.changes = 0
+        """How often the prefetch was moved."""
         self.requeued = 0
         """Messages that came again although no connection had ended that could have had them."""
         self.slots_at_losses = 0
@@ -93,7 +100,8 @@ class Soak:
         self._memory_every = max(1, count // MEMORY_SAMPLES)
         self._draw = random.Random(seed)
         self._deliveries = 0
-        self._last_message = time.monotonic()
+        self._record = record
+        self._start = self._last_message = time.monotonic()
 
     def run(self, parameters: Any, queue: str) -> None:
         """Until all were handled, or nothing comes any more."""
@@ -112,7 +120,7 @@ class Soak:
         channel = wrap(
             connection.channel(),
             100,
-            lambda sample, goal: self._draw.uniform(0.5, MOST_PREFETCH),
+            self._controller,
             interval=INTERVAL_SECONDS,
             prefetch=5,
         )
@@ -146,18 +154,45 @@ class Soak:
         with contextlib.suppress(pika.exceptions.ChannelClosedByBroker):
             channel.start_consuming()
 
+    def _controller(self, sample: Sample, goal: float) -> float:
+        self.changes += 1
+        return self._draw.uniform(LEAST_PREFETCH, MOST_PREFETCH)
+
     def _note(self, number: int) -> None:
         self.seen.add(number)
         self._deliveries += 1
         self._last_message = time.monotonic()
         if self._deliveries % self._memory_every == 0:
             self.memory.append(resident_bytes())
-            if len(self.memory) % (MEMORY_SAMPLES // 100) == 0:
-                print(
-                    f"  {self._deliveries:,} of {self._count:,}, {self.connections} connections, "
-                    f"{self.memory[-1] / 2**20:.1f} MB",
-                    file=sys.stderr,
-                )
+            if len(self.memory) % RECORDED_EVERY == 0:
+                self._write_down()
+
+    def _write_down(self) -> None:
+        """Append what has been seen so far to the record."""
+        seconds = time.monotonic() - self._start
+        entry = {
+            "deliveries": self._deliveries,
+            "handled": self.seen.handled,
+            "of": self._count,
+            "not_yet_handled_below_the_highest": self.seen.gaps,
+            "connections": self.connections,
+            "changes": self.changes,
+            "requeued": self.requeued,
+            "duplicates": self.seen.duplicates,
+            "duplicates_bound": self.slots_at_losses,
+            "memory_mb": self.memory[-1] / 2**20,
+            "seconds": seconds,
+            "messages_per_second": self._deliveries / seconds,
+        }
+        if self._record is not None:
+            with self._record.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+        print(
+            f"  {self._deliveries:,} of {self._count:,}, {self.connections} connections, "
+            f"{entry['memory_mb']:.1f} MB, {entry['messages_per_second']:.0f} messages/second",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def resident_bytes() -> int:
@@ -166,31 +201,20 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def keep_filled(url: str, queue: str, count: int) -> None:
-    """Publish ``count`` messages, with confirms, as the consumer needs them."""
-    parameters = pika.URLParameters(url)
-    published = 0
-    with connected(parameters) as connection:
-        channel = connection.channel()
-        while published < count:
-            waiting = channel.queue_declare(queue, passive=True).method.message_count
-            if waiting > 2 * PORTION:
-                connection.sleep(PORTION_PAUSE_SECONDS)
-                continue
-            portion = min(PORTION, count - published)
-            fill(parameters, queue, portion, published)
-            published += portion
-
-
 def soak(
-    broker: Broker, kind: QueueKind, count: int, reconnect_every: int, seed: int = 1
+    broker: Broker,
+    kind: QueueKind,
+    count: int,
+    reconnect_every: int,
+    seed: int = 1,
+    record: Path | None = None,
 ) -> dict[str, Any]:
-    """What ``count`` messages did to one process."""
+    """What ``count`` messages did to one process; ``record`` tells meanwhile, a line each time."""
     start = time.monotonic()
-    soaked = Soak(count, reconnect_every, seed)
+    soaked = Soak(count, reconnect_every, seed, record)
     with declared_queue(broker.parameters, kind) as queue:
         publisher = multiprocessing.get_context("spawn").Process(
-            target=keep_filled, args=(broker.url, queue, count), daemon=True
+            target=publish, args=(broker.url, queue, count), daemon=True
         )
         publisher.start()
         try:
@@ -208,6 +232,7 @@ def soak(
         "queue": kind,
         "messages": count,
         "connections": soaked.connections,
+        "changes": soaked.changes,
         "lost": count - soaked.seen.handled,
         "requeued": soaked.requeued,
         "duplicates": soaked.seen.duplicates + left,

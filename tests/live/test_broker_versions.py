@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import pika
 import pika.exceptions
 import pytest
 
-from tests.testbed import Broker
+from tests.testbed import Broker, Proxy
 from tests.testbed.broker import CHOSEN_BROKER, CONTAINER
-from tests.testbed.publishing import DeclareQueue, connected, fill, process_until
+from tests.testbed.management import DEADLINE, wait_until
+from tests.testbed.publishing import connected, fill, process_until
 
 DELIVERY_LIMIT = 20
 """Returns to a quorum queue that a message of RabbitMQ 4 survives where no limit was set."""
@@ -42,33 +44,98 @@ def test_the_broker_is_the_one_that_was_chosen(broker: Broker) -> None:
     assert broker.version >= (3, 10)
 
 
-def test_a_message_rejected_to_a_quorum_queue_again_and_again_is_dropped_from_4_0_on(
-    broker: Broker, connection: Any, queue: DeclareQueue
+class Returning:
+    """A consumer of one message at a time, which it gives back each in the same way."""
+
+    def __init__(self, proxy: Proxy, queue: str) -> None:
+        self._proxy = proxy
+        self._queue = queue
+        self._connection: Any = None
+        self._channel: Any = None
+        self._came: list[tuple[int, int]] = []
+
+    def next(self) -> tuple[int, int]:
+        """The next delivery: its tag, and how often the broker says it was delivered before."""
+        if self._connection is None:
+            self._connection = pika.BlockingConnection(self._proxy.parameters)
+        if self._channel is None:
+            self._channel = self._connection.channel()
+            self._channel.basic_qos(prefetch_count=1)
+            self._channel.basic_consume(self._queue, self._on_message)
+        process_until(self._connection, lambda: self._came, "the message comes")
+        return self._came.pop()
+
+    def _on_message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        count = (properties.headers or {}).get("x-delivery-count") or 0
+        self._came.append((method.delivery_tag, count))
+
+    def reject(self, tag: int) -> None:
+        self._channel.basic_reject(tag, requeue=True)
+
+    def nack(self, tag: int) -> None:
+        self._channel.basic_nack(tag, requeue=True)
+
+    def recover(self, tag: int) -> None:
+        self._channel.basic_recover(requeue=True)
+
+    def close_the_channel(self, tag: int) -> None:
+        self._channel.close()
+        self._channel = None
+
+    def lose_the_connection(self, tag: int) -> None:
+        self._proxy.cut()
+        with pytest.raises(pika.exceptions.AMQPError):
+            self._connection.process_data_events(DEADLINE)
+        self._connection = self._channel = None
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+@pytest.mark.parametrize(
+    ("way", "counts_until"),
+    [
+        (Returning.reject, None),
+        (Returning.nack, (4, 3)),
+        (Returning.recover, (4, 3)),
+        (Returning.close_the_channel, None),
+        (Returning.lose_the_connection, None),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_message_returned_to_a_quorum_queue_again_and_again_is_dropped_from_4_0_on(
+    broker: Broker,
+    connection: Any,
+    way: Callable[[Returning, int], None],
+    counts_until: tuple[int, int] | None,
 ) -> None:
-    name = queue("quorum")
-    fill(broker.parameters, name, 1)
-    channel = connection.channel()
-    deliveries = 0
-
-    def reject(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        nonlocal deliveries
-        deliveries += 1
-        assert ((properties.headers or {}).get("x-delivery-count") or 0) == deliveries - 1
-        if deliveries <= DELIVERY_LIMIT + 5:
-            channel.basic_reject(method.delivery_tag, requeue=True)
-
-    channel.basic_qos(prefetch_count=1)
-    channel.basic_consume(name, reject)
-    if broker.version < (4,):
-        process_until(connection, lambda: deliveries == DELIVERY_LIMIT + 6, "it comes again")
-        return
-    process_until(connection, lambda: deliveries == DELIVERY_LIMIT + 1, "it came 21 times")
-    broker.management.wait_for_queue(
-        name,
-        lambda view: view.messages_ready == view.messages_unacknowledged == 0,
-        "the message is gone",
-    )
-    assert deliveries == DELIVERY_LIMIT + 1
+    """Unless its way of returning counts no more from the version ``counts_until`` on."""
+    counts = counts_until is None or broker.version < counts_until
+    with ExitStack() as stack:
+        dropped = stack.enter_context(declared(connection, durable=True))
+        arguments = {
+            "x-queue-type": "quorum",
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": dropped,
+        }
+        name = stack.enter_context(declared(connection, durable=True, arguments=arguments))
+        fill(broker.parameters, name, 1)
+        consumer = Returning(stack.enter_context(broker.proxied()), name)
+        stack.callback(consumer.close)
+        for returns in range(DELIVERY_LIMIT + 1):
+            tag, delivery_count = consumer.next()
+            assert delivery_count == (returns if counts else 0)
+            way(consumer, tag)
+        if counts and broker.version >= (4,):
+            channel = connection.channel()
+            wait_until(
+                lambda: channel.queue_declare(dropped, passive=True).method.message_count == 1,
+                "the message is dropped",
+            )
+        else:
+            consumer.next()
 
 
 def test_a_global_prefetch_is_one_per_consumer_from_4_3_on(
