@@ -2,7 +2,8 @@
 
 An adapter translates: it reports events to the runner of its channel
 (:mod:`controlmq.clients.channel_runner`) and does on the wire what the runner asks for. All
-decisions are made in :mod:`controlmq.consumer`.
+decisions are made in :mod:`controlmq.consumer`. ``docs/writing-an-adapter.md`` says how to write
+one and what went wrong in others.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ class Adapter(Protocol):
 
     It reads the books of the core and writes to none. It calls ``core.missed_a_message`` where an
     interrupt or another method of the client may have taken a message that was not reported, and
-    ``core.subscribed_without_window`` where the channel gets a plain consumer.
+    ``core.subscribed_without_window`` where the channel gets a plain consumer. A lane that is
+    refused only after :meth:`open_lane` has returned is reported with ``core.lane_refused``.
+
+    Optional: ``open_log(stream, reader)`` opens the log of consumers that share a rate
+    (:mod:`controlmq.clients.shared_goal`). Without it they are refused.
     """
 
     def send_acks(self, acks: Sequence[Ack]) -> None:

@@ -1,4 +1,7 @@
-"""Lanes: the consumers at the broker of which one adaptive consumer is made."""
+"""Lanes: the consumers at the broker of which one adaptive consumer is made.
+
+Which lanes to open, merge and retire is decided in :mod:`controlmq.consumer.retiring`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A scenario: its publishers, exchanges, queues, consumers and links.
 
 Python and a scenario file use the same words. Each object checks its own values when it is made;
-the scenario checks the references between them and the paths of all messages.
+the scenario checks the references between them and the paths of all messages. The words of each
+object are in the file beside this one that is named for it.
 """
 
 from __future__ import annotations

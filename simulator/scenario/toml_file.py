@@ -1,6 +1,8 @@
 """Reads a scenario from TOML: a shipped one, or a user's own.
 
-The keys are the fields of the dataclasses in the files beside this one.
+The keys are the fields of the dataclasses in the files beside this one, and of
+:class:`controlmq.goals.Goals`. Only ``file``, for durations and sizes that are replayed, is a word
+of this file.
 """
 
 from __future__ import annotations

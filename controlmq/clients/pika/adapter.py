@@ -1,4 +1,7 @@
-"""What both adapters of pika do in the same way: cancelling lanes, and what that leaves behind."""
+"""What both adapters of pika do in the same way: cancelling lanes, and what that leaves behind.
+
+The two are in ``blocking.py`` and ``asynchronous.py``.
+"""
 
 from __future__ import annotations
 

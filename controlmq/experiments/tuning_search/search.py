@@ -1,4 +1,4 @@
-"""A search from its model to its choice: simulated loops, run on Spark."""
+"""A search from its model to the controller it chooses: simulated loops, run on Spark."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Searches for the best controller in simulation: the candidates, their scores, the ranking.
+"""What a search for a controller is made of: the candidates, their trials, scores and ranking.
 
 Everything here is a plain value or a function of plain values: the caller decides where the loops
-run, and how many at the same time. What runs a whole search on Spark, and its files, picture and
-report, are in :mod:`controlmq.experiments.tuning_search`.
+run, and how many at the same time. What runs a whole search on Spark and chooses, and its files,
+picture and report, are in :mod:`controlmq.experiments.tuning_search`.
 """
 
 from simulator.studies.tuning_candidates.point import Point, Trial, run_point
