@@ -72,7 +72,7 @@ def design_controller(
         need("control", "design")
         from controlmq.design.robust import robust_polynomial
 
-        wanted = robust_polynomial(model, kind, factor)
+        wanted = robust_polynomial(model, kind, factor, derivative_filter)
     tuning = Tuning(kind, place(kind, model, wanted), model, derivative_filter, setpoint_weight)
     if not allow_unstable and not is_stable(wanted):
         raise InputError(

@@ -80,12 +80,17 @@ def worst_of(tuning: Tuning, factor: float | None = None) -> Worst:
     )
 
 
-def robust_polynomial(model: ArxModel, kind: str, factor: float | None = None) -> tuple[float, ...]:
-    """The fastest placement without overshoot that keeps its modulus margin over the whole set."""
+def robust_polynomial(
+    model: ArxModel, kind: str, factor: float | None = None, derivative_filter: float = 0.0
+) -> tuple[float, ...]:
+    """The fastest placement without overshoot that keeps its modulus margin over the whole set.
+
+    The derivative filter moves the poles from where they are placed, so it is part of each try.
+    """
     models = list(model_set(model, factor))
     for settling in SETTLING_TRIED:
         polynomial = polynomial_of(poles_for(kind, settling, 0.0))
-        tuning = Tuning(kind, place(kind, model, polynomial), model)
+        tuning = Tuning(kind, place(kind, model, polynomial), model, derivative_filter)
         if least_margin(tuning, models) >= LEAST_MODULUS_MARGIN:
             return polynomial
     raise InputError(

@@ -52,6 +52,18 @@ def test_no_model_of_an_identified_set_is_worse_than_stated(
         assert max(exceeded(found, worst).values()) <= 0.05
 
 
+@pytest.mark.parametrize("derivative_filter", [0.5, 0.8, 0.95])
+def test_a_derivative_filter_costs_no_margin(derivative_filter: float) -> None:
+    from controlmq.design.robust import LEAST_MODULUS_MARGIN
+
+    model = replace(MODEL, a=0.7)
+    design = design_controller(
+        model, "pid", robust=True, factor=1.6, derivative_filter=derivative_filter
+    )
+    assert design.worst is not None
+    assert design.worst.modulus_margin > 0.99 * LEAST_MODULUS_MARGIN
+
+
 def test_the_operating_point_of_p_stays_that_of_its_model() -> None:
     """With kp = 0 the prefetch is the goal over the model's gain: twice the rate at twice it."""
     from controlmq.design.analysis import analyse
