@@ -26,7 +26,7 @@ SUMMARY = "run a scenario, or a controller on a consumer of it"
 NEEDS: Needs = needs("simulation")
 
 TEACHING = """\
-What drives the prefetch of a consumer, one of (of none, the scenario runs as it is written):
+What drives the prefetch of a consumer, one of (without any, the scenario runs as it is written):
   --controller FILE      a controller file ('controlmq design --out'), or a model file (PI)
   --controller pi --model FILE
   --prefetch U           a constant
@@ -34,7 +34,8 @@ What drives the prefetch of a consumer, one of (of none, the scenario runs as it
   --levels LOW HIGH      --samples levels in random order, to identify a model from
   --goal, --at-most, --buffer-time, --protect
                          goals, each by itself or together, as of `controlmq run`
---consumer says which one where a scenario has several.
+--consumer says which one where a scenario has several. With --consumer alone that one finds the
+least prefetch that loses no throughput, as `controlmq run` does without a goal.
 
 Tables have means over the run. Of queues: messages/second in and out, length ("now" at the end),
 latency from publisher to handler in ms, and what became of the messages; of consumers and
@@ -48,6 +49,7 @@ examples:
   controlmq simulate --at-most 300 --buffer-time "20 ms"
   controlmq simulate my-consumer.toml --ramp 1 40 --json
   controlmq simulate my-topology.toml --samples 120 --out metrics/ --plot run.svg
+  controlmq simulate my-topology.toml --consumer billing
   controlmq simulate my-topology.toml --consumer billing --prefetch 10
 """
 
@@ -71,7 +73,7 @@ def add_options(parser: ArgumentParser) -> None:
     option(drive, "--prefetch U", "a constant prefetch", number)
     option(drive, "--ramp LOW HIGH", "every prefetch from LOW to HIGH, one a sample", number)
     option(drive, "--levels LOW HIGH", "prefetches in random order between these", number)
-    option(parser, "--consumer NAME", "the consumer that is driven")
+    option(parser, "--consumer NAME", "the consumer that is driven; alone: to the least prefetch")
     option(parser, "--model FILE", "the model of a controller given by name")
     option(parser, "--goal RATE", "hold this rate: messages/second, or as in 5/minute")
     option(parser, "--at-most RATE", "never start more than this rate")
@@ -89,12 +91,13 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Simulate with a progress bar; print what happened."""
     goals = _goals(arguments)
-    _check(arguments, driven=goals != Goals())
+    pursued = goals != Goals() or arguments.consumer is not None
+    _check(arguments, driven=pursued)
     if arguments.plot:
         check(needs("reports"), "--plot")
     if arguments.out or arguments.trace:
         check(needs("recording"), "--out" if arguments.out else "--trace")
-    driven = _driver(arguments, goals)
+    driven = _driver(arguments, goals, pursued=pursued)
     if driven is None:
         return _run_as_written(arguments)
     steps, recording = _simulate(arguments, goals, *driven)
@@ -126,13 +129,12 @@ def _goals(arguments: Namespace) -> Goals:
 def _check(arguments: Namespace, *, driven: bool) -> None:
     """Refuse options that would have no effect; goals drive a consumer, too."""
     drives = ("controller", "prefetch", "ramp", "levels")
-    if not driven and all(getattr(arguments, drive) is None for drive in drives):
-        for option in ("consumer", "trace"):
-            if getattr(arguments, option) is not None:
-                raise InputError(
-                    f"--{option} is for a consumer that is driven; "
-                    "give a goal, --controller, --prefetch, --ramp or --levels with it."
-                )
+    undriven = not driven and all(getattr(arguments, drive) is None for drive in drives)
+    if undriven and arguments.trace is not None:
+        raise InputError(
+            "--trace is for a consumer that is driven; give a goal, --consumer, --controller, "
+            "--prefetch, --ramp or --levels with it."
+        )
     if arguments.model is not None and (arguments.controller or "").lower() not in LAWS:
         raise InputError(
             f"--model goes with --controller {', '.join(LAWS[:-1])} or {LAWS[-1]}; "
@@ -144,10 +146,12 @@ def _check(arguments: Namespace, *, driven: bool) -> None:
         raise InputError("--group is a name in a trace; give --trace with it.")
 
 
-def _driver(arguments: Namespace, goals: Goals) -> tuple[Controller | None, int] | None:
+def _driver(
+    arguments: Namespace, goals: Goals, *, pursued: bool
+) -> tuple[Controller | None, int] | None:
     """What drives the consumer and for how many samples; None where nothing does.
 
-    Where goals drive it, their laws are made with the plant.
+    Where goals are ``pursued``, the least prefetch included, their laws are made with the plant.
     """
     samples = arguments.samples or DEFAULT_SAMPLES
     if arguments.controller:
@@ -163,7 +167,7 @@ def _driver(arguments: Namespace, goals: Goals) -> tuple[Controller | None, int]
     elif arguments.levels:
         low, high = arguments.levels
         levels = random_levels(low, high, samples, arguments.seed)
-    elif goals != Goals():
+    elif pursued:
         return None, samples
     else:
         return None

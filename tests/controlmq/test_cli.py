@@ -273,12 +273,27 @@ class TestSimulate:
         last = {row["name"]: row["prefetch"] for row in table[-4:]}
         assert last == {"fair fast": 1, "fair slow": 1, "unfair fast": 200, "unfair slow": 2}
 
+    def test_a_consumer_that_is_named_alone_finds_the_least_prefetch(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """As with a prefetch of 1000, which loses nothing; the one that it needs is near 20."""
+        rates, prefetches = [], []
+        for words in ([], ["--prefetch", "1000"]):
+            named = ["--consumer", "consumer", *words, "--samples", "40", "--json"]
+            assert main(["simulate", "rosa", *named]) == 0
+            settled = json.loads(capsys.readouterr().out)["samples"][20:]
+            rates.append(sum(sample["rate"] for sample in settled))
+            prefetches.append(max(sample["prefetch"] for sample in settled))
+        least, without_loss = rates
+        assert least > 0.98 * without_loss
+        assert prefetches[0] < 40
+
     @pytest.mark.parametrize(
         ("words", "says"),
         [
             ([GALLERY, "--prefetch", "1"], "4 consumers"),
             ([GALLERY, "--prefetch", "1", "--consumer", "nobody"], "'nobody'"),
-            (["--consumer", "consumer"], "--consumer is for"),
+            (["--trace", "traces/"], "--trace is for"),
             (["--goal", "400", "--prefetch", "1"], "--prefetch says what the prefetch is"),
             (["--at-most", "400", "--ramp", "1", "5"], "--ramp says what the prefetch is"),
             (["--protect", "--levels", "1", "5"], "--levels says what the prefetch is"),
