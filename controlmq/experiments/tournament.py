@@ -30,19 +30,18 @@ NOTES = {
     "at_most": "Samples are a second long. What ours is above the ceiling is its burst, 50 ms' "
     "worth of messages or 5 % of a sample, which it uses once after a change. Laws that move the "
     "prefetch alone use no burst: where their worst sample happens to be less than 5 % above, or "
-    "they stay below the ceiling and lose a few percent, they are before ours. So is a sleep where "
-    "one handler does work that never varies. None of them bounds anything between two samples, or "
-    "knows of a shorter round trip before the next one.",
-    "buffer_time": "Where the round trip doubles, ours is nearer to the goal and CoDel loses less "
-    "throughput, because the few messages that wait there run out now and then. The sums differ by "
-    "less than a percent.",
+    "they stay below the ceiling and lose throughput, they can be before ours. So can a sleep "
+    "where one handler does work that never varies. None of them bounds anything between two "
+    "samples, or knows of a shorter round trip before the next one.",
+    "buffer_time": "The sum takes a percent off the goal for as bad as a percent of throughput. "
+    "Where only a few messages may wait, they run out now and then: a law that lets more of them "
+    "wait than the goal asks for loses less throughput and can have the smaller sum.",
     "least": "The sum takes a message that waits for as bad as a percent of throughput. Where work "
-    "and network vary so much that no throughput is lost only with dozens of messages waiting, a "
-    "law that gives up half of the throughput has the smaller sum. On *pause and burst* and *8 "
-    "handlers* Envoy's gradient makes nearly the same choice as ours, with a little more of one "
-    "column and a little less of the other; the sums differ by about a tenth.",
+    "and network vary so much that many messages must wait if no throughput is to be lost, a law "
+    "that gives up some throughput can have the smaller sum.",
 }
-"""What a table alone does not tell, and why a peer is before ours on some plants."""
+"""What a table alone does not tell, and why a peer may be before ours on some plants, whichever
+plants are drawn."""
 
 VECTOR = (
     "Requests in flight to a service whose answers take longer the more of them there are, as in "
@@ -104,7 +103,7 @@ def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
         f"--seeds {plan.seeds} --messages {plan.messages:g} --draw {plan.draw} --out tournament/",
     ]
     for table, rows in tables.items():
-        parts += [f"## {TITLES[table]}", _verdict(table, rows)]
+        parts += [f"## {TITLES[table]}", verdict(table, rows)]
         parts += [NOTES[table]] if table in NOTES else []
         parts += [f"![{TITLES[table]}](tournament-{table}.svg)", _table(table, rows, plan)]
         parts += _lost(table, rows)
@@ -119,11 +118,12 @@ def _tuning(plan: Plan) -> str:
         f"variants on {plan.tuning} other plants. The column *tuning trials* has the number of "
         "runs that this took: each variant once on each of those plants. Ours had none: they run "
         "with the constants of their files, the same in every table. The named plants were at hand "
-        "when ours were designed. The drawn ones are those of a seed that was new when this page "
-        f"was made, {plan.draw}: no law had been tried on them. Whoever changes a law takes "
-        "another seed (`--draw`) for the next page. Laws on a model (P, PI and PID, published or "
-        "deadbeat, and whatever has `scale 1`) get one of each plant, from an experiment of "
-        f"{EXPERIMENT_SAMPLES} samples in its first phase. The others know nothing of the plant."
+        "when ours were designed, so the drawn ones decide who wins. They are those of a seed that "
+        f"was new when this page was made, {plan.draw}: no law had been tried on them. Whoever "
+        "changes a law takes another seed (`--draw`) for the next page. Laws on a model (P, PI and "
+        "PID, published or deadbeat, and whatever has `scale 1`) get one of each plant, from an "
+        f"experiment of {EXPERIMENT_SAMPLES} samples in its first phase. The others know nothing "
+        "of the plant."
     )
 
 
@@ -140,32 +140,50 @@ def _vector_table() -> str:
     return "\n".join(lines)
 
 
-def _verdict(table: str, rows: Sequence[Row]) -> str:
-    """Who is first, by how much, and on how many plants a peer is before the best of ours."""
+def verdict(table: str, rows: Sequence[Row]) -> str:
+    """Who is first on the drawn plants, by how much, and what it is on all plants.
+
+    The named plants were at hand when ours were designed, so they do not decide.
+    """
     ours = next(row for row in rows if row.entry.ours)
-    peer = next(row for row in rows if not row.entry.ours)
-    named = f"{_name(peer)} ({peer.entry.source})"
-    first, second = (ours, peer) if rows[0].entry.ours else (peer, ours)
-    apart = {
-        plant: cost(table, second.by_plant[plant]) - cost(table, first.by_plant[plant])
-        for plant in ours.by_plant
-    }
-    over_all = mean_interval(list(apart.values()))
-    over_drawn = mean_interval([by for plant, by in apart.items() if plant.startswith(DRAWN)])
-    chance = "; that may be chance" if over_all.low <= 0 else ""
-    if first is ours:
-        said = f"{'Ours is first' if chance else 'Ours wins'}: {_name(ours)}, before {named},"
+    plants = list(ours.by_plant)
+    drawn = [plant for plant in plants if plant.startswith(DRAWN)]
+    peer, ahead = _best_peer(table, rows, drawn)
+    apart = ahead if ahead.mean >= 0 else _other_way(ahead)
+    by = f"by {_cell(apart)} over the {len(drawn)} plants drawn at random"
+    chance = "; that may be chance" if apart.low <= 0 else ""
+    if ahead.mean >= 0:
+        said = f"{'Ours is first' if chance else 'Ours wins'}: {_name(ours)}, before {peer}, {by}"
     else:
-        said = f"**Ours is not first**: {named} is before {_name(ours)},"
-    said += f" by {_cell(over_all)} over the same plants{chance}."
-    if over_drawn.mean < 0:
-        behind = Interval(-over_drawn.mean, -over_drawn.high, -over_drawn.low)
-        said += f" Over those drawn at random alone it is behind, by {_cell(behind)}."
+        said = f"**Ours is not first**: {peer} is before {_name(ours)}, {by}"
+    said += f"{chance}. Over all {len(plants)} plants "
+    peer, ahead = _best_peer(table, rows, plants)
+    if ahead.mean >= 0:
+        said += f"ours is before {peer}, by {_cell(ahead)}."
     else:
-        said += f" Over those drawn at random alone it is by {_cell(over_drawn)}."
-    plants, lost = len(ours.by_plant), len(_peers_before(table, rows))
-    said += f" On {plants - lost} of {plants} plants no peer is before it."
-    return f"{said} The order is by the sum of the columns." if table != "rate" else said
+        said += f"{peer} is before ours, by {_cell(_other_way(ahead))}."
+    lost = len(_peers_before(table, rows))
+    said += f" On {len(plants) - lost} of {len(plants)} plants no peer is before it."
+    order = "error" if table == "rate" else "sum of the columns"
+    return f"{said} The table is in the order of the {order} over all plants."
+
+
+def _best_peer(table: str, rows: Sequence[Row], plants: Sequence[str]) -> tuple[str, Interval]:
+    """The peer that is best over some plants, and by how much it is behind the best of ours."""
+    ours = next(row for row in rows if row.entry.ours)
+
+    def behind(row: Row) -> Interval:
+        return mean_interval(
+            [cost(table, row.by_plant[each]) - cost(table, ours.by_plant[each]) for each in plants]
+        )
+
+    peer = min((row for row in rows if not row.entry.ours), key=lambda row: behind(row).mean)
+    return f"{_name(peer)} ({peer.entry.source})", behind(peer)
+
+
+def _other_way(apart: Interval) -> Interval:
+    """The same distance, seen from the other one."""
+    return Interval(-apart.mean, -apart.high, -apart.low)
 
 
 def _peers_before(table: str, rows: Sequence[Row]) -> dict[str, Row]:

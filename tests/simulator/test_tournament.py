@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from controlmq.cli.main import main
+from controlmq.experiments.tournament import NOTES, verdict
 from controlmq.loop import Controller, Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, peers, run_trial
-from simulator.studies.tournament.plan import Plan, best_variants, table_of
+from simulator.studies.tournament.plan import NAMED, Plan, best_variants, table_of
 from simulator.studies.tournament.plants import DRAWN, Phase, Plant, named_ceilings
 from simulator.studies.tournament.trials import judge, mean_at_least
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
@@ -70,6 +71,38 @@ def test_ours_leads_where_it_is_tried() -> None:
     trials = [trial for trial in drawn_trials(PLAN) if trial.entry in ("least", "fixed 10")]
     rows = table_of("least", trials, [run_trial(trial) for trial in trials])
     assert [row.entry.name for row in rows] == ["least", "fixed 10"]
+
+
+VERDICTS = {
+    "Ours wins: least, before fixed 10 (users), by 2.00": ((3.0, 3.0, 3.0), (0.0, 0.0)),
+    "Ours is first: least, before fixed 10 (users), by 0.67": ((1.0, 3.0, 1.0), (9.0, 9.0)),
+    "**Ours is not first**: fixed 10 (users) is before least, by 0.50": (
+        (0.5, 0.5, 0.5),
+        (9.0, 9.0),
+    ),
+}
+"""Costs of the peer on three drawn plants, where ours costs 1, and on two named ones, where it
+costs 5."""
+
+
+@pytest.mark.parametrize("said", VERDICTS)
+def test_plants_that_no_law_was_tried_on_decide_who_wins(said: str) -> None:
+    on_drawn, on_named = VERDICTS[said]
+    names = [*(f"{DRAWN} 1.{k}" for k in range(3)), "stairs", "jitter"]
+    plants = [Plant(name, ()) for name in names]
+    costs = {"least": (1.0,) * 3 + (5.0,) * 2, "fixed 10": on_drawn + on_named}
+    trials = [Trial("least", law, plant, 1) for law in costs for plant in plants]
+    found = [{"lost": each, "buffered": 0.0} for law in costs.values() for each in law]
+    sentence, *others = verdict("least", table_of("least", trials, found)).split(". ")
+    assert sentence.startswith(said)
+    assert "over the 3 plants drawn at random" in sentence
+    assert sentence.endswith("that may be chance") == said.startswith("Ours is first")
+    assert others[0].startswith("Over all 5 plants ")
+
+
+@pytest.mark.parametrize("table", NOTES)
+def test_notes_that_every_run_prints_name_no_plant_of_one_run(table: str) -> None:
+    assert not [plant.name for plant in NAMED[table]() if f"*{plant.name}*" in NOTES[table]]
 
 
 def test_seeds_of_one_plant_are_one_observation() -> None:
