@@ -40,6 +40,16 @@ MAY_BUFFER_FACTOR, MAY_BUFFER_MORE = 1.15, 0.5
 RECOVERY_SAMPLES = 15
 RECOVERED_SHARE = 0.03
 
+SOON = slice(RECOVERY_SAMPLES, RECOVERY_SAMPLES + 10)
+"""The samples in which a phase must have recovered."""
+
+COUNTED_PHASE_SAMPLES = 60
+"""Of each phase in runs that count messages to see whether it has recovered."""
+
+COUNTED_MESSAGES, LEAST_COUNTED_SEEDS = 4e5, 5
+"""Messages in the ten samples that are counted, over all seeds of a plant: so many scatter by less
+than 0.3 %, also with work that spreads by 1.5 of its mean. And seeds, at least."""
+
 
 def by_phase(plant: Plant, controller: Controller, seed: int) -> list[list[Sample]]:
     """The samples of each phase."""
@@ -70,14 +80,30 @@ class PhaseFound:
     prefetch: float
     best_prefetch: float
     best_buffered: float
-    may_buffer: float
-    """1.15 times what the best fixed prefetch buffers, or half a message more."""
+    messages: int
+    """That the law handled."""
     recovered: bool
     """Whether from sample 15 on the throughput was within 3 % of the settled one, both as work
-    done: the share of time for which handlers ran. Counts of messages whose work is random scatter
-    by more than that within ten samples."""
-    counted_share: float
-    """The same throughput per the settled one in messages, with that scatter in it."""
+    done: the share of time for which handlers ran. In one run the number of messages in ten
+    samples scatters by more than that where work is random: see :func:`counted_soon`."""
+
+    @property
+    def may_buffer(self) -> float:
+        """The most that may wait here, by the measure for means over phases."""
+        return may_wait(self.best_buffered)
+
+
+def may_wait(best: float) -> float:
+    """1.15 times what waits with the best fixed prefetch, or half a message more."""
+    return max(MAY_BUFFER_FACTOR * best, best + MAY_BUFFER_MORE)
+
+
+def mean_waiting(found: Sequence[PhaseFound]) -> tuple[float, float]:
+    """Messages that wait under the law and with the best fixed prefetches, means over phases."""
+    return (
+        statistics.fmean(phase.buffered for phase in found),
+        statistics.fmean(phase.best_buffered for phase in found),
+    )
 
 
 def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
@@ -90,8 +116,7 @@ def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
         rate = mean_rate(second_half(without_loss))
         # The jitter of the link stays what it was in the first phase.
         jitter = plant.jitter * plant.phases[0].round_trip / phase.round_trip
-        best, waiting = best_fixed(replace(plant, phases=[phase], jitter=jitter), rate, seed)
-        soon = slice(RECOVERY_SAMPLES, RECOVERY_SAMPLES + 10)
+        best, waiting = best_fixed(replace(plant, phases=[phase], jitter=jitter), seed)
         found.append(
             PhaseFound(
                 plant.name,
@@ -100,23 +125,64 @@ def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
                 statistics.fmean(sample.prefetch for sample in settled),
                 best,
                 waiting,
-                max(MAY_BUFFER_FACTOR * waiting, waiting + MAY_BUFFER_MORE),
-                mean_busy(samples[soon]) > (1 - RECOVERED_SHARE) * mean_busy(settled),
-                mean_rate(samples[soon]) / mean_rate(settled),
+                sum(sample.arrivals for sample in samples),
+                mean_busy(samples[SOON]) > (1 - RECOVERED_SHARE) * mean_busy(settled),
             )
         )
     return found
 
 
-def best_fixed(plant: Plant, full: float, seed: int) -> tuple[float, float]:
-    """The least whole prefetch that loses at most 1 %, by bisection, and how many it buffers."""
+def counted_soon(plant: Plant, messages: float = COUNTED_MESSAGES) -> list[float]:
+    """Messages/second in samples 16 to 25 of each phase, per those it settles at.
+
+    Both are means over as many seeds as it takes to count this number of ``messages``.
+    """
+    phases = [replace(phase, samples=COUNTED_PHASE_SAMPLES) for phase in plant.phases]
+    short = replace(plant, phases=phases)
+    in_ten_samples = 10 * min(phase.capacity for phase in phases)
+    seeds = max(LEAST_COUNTED_SEEDS, math.ceil(messages / in_ten_samples))
+    runs = [by_phase(short, Selector(Goals(), LIMITS), seed) for seed in range(1, seeds + 1)]
+    return [
+        statistics.fmean(mean_rate(samples[SOON]) for samples in of_phase)
+        / statistics.fmean(mean_rate(second_half(samples)) for samples in of_phase)
+        for of_phase in zip(*runs, strict=True)
+    ]
+
+
+def have_recovered(shares: Sequence[float]) -> int:
+    """In how many phases these shares are within 3 % of 1."""
+    return sum(abs(share - 1) <= RECOVERED_SHARE for share in shares)
+
+
+def pool(messages: float) -> Plant:
+    """2, 8 and again 2 handlers; each phase is long enough to handle more than ``messages``.
+
+    It is a twentieth longer than busy handlers need.
+    """
+    work = 0.005
+    phases = [
+        Phase(math.ceil(1.05 * messages * work / handlers), 0.02, work, handlers)
+        for handlers in (2, 8, 2)
+    ]
+    return Plant("pool", phases, "exponential")
+
+
+def best_fixed(plant: Plant, seed: int) -> tuple[float, float]:
+    """The least whole prefetch that loses at most 1 %, by bisection, and how many it buffers.
+
+    It is compared with a prefetch that loses nothing on the same plant with the same seed, so that
+    random work is no loss: by chance the throughput of another run differs by as much.
+    """
+
+    def settled(prefetch: float) -> Sequence[Sample]:
+        return second_half(by_phase(replace(plant, prefetch=prefetch), fixed(prefetch), seed)[0])
+
+    full = mean_rate(settled(1000.0))
 
     @cache
     def tried(prefetch: int) -> tuple[float, float]:
-        settled = second_half(
-            by_phase(replace(plant, prefetch=float(prefetch)), fixed(prefetch), seed)[0]
-        )
-        return lost(settled, full), buffered(settled)
+        samples = settled(float(prefetch))
+        return lost(samples, full), buffered(samples)
 
     low, high = 0, 1
     while tried(high)[0] > MOST_LOST_PERCENT:
