@@ -35,6 +35,11 @@ STEP_GROWTH = 1.3
 LARGEST_DEVIATION = 3.0
 """Relative deviations above this count as this: an idle second must not flood the buffer."""
 
+LARGEST_DEBT = 20.0
+"""Sum of what is cut off from deviations that is remembered at most. The margin shrinks only after
+that many samples without idleness: where work is regular, a slot too few makes handlers idle for a
+tenth of their time at once, and a slot more for none of it."""
+
 MESSAGES_FOR_A_STEP = 200.0
 """Arrivals in a sample from which a full step is made: fewer say less about the idle share."""
 
@@ -70,8 +75,8 @@ class LeastPrefetch:
     does not grow while messages wait for their tokens, and shrinks where too many do. Where nothing
     but the prefetch keeps the consumer from its rate, it grows in proportion to what is lacking.
 
-    While something else keeps the prefetch lower than this law asks for, the margin does not
-    grow.
+    While something else, or a limit, keeps the prefetch lower than this law asks for, the margin
+    does not grow.
     """
 
     kind = "least"
@@ -82,10 +87,12 @@ class LeastPrefetch:
         self.capped = capped
         self._margin = 0.0
         self._step, self._rising = LARGEST_STEP, True
+        self._debt = 0.0
+        """What was cut off from deviations, and not yet made up for by samples without idleness."""
         self._flow = 0.0
         """The rate without any lack of messages, smoothed; messages/second."""
         self._asked = 0.0
-        """The prefetch that was asked for last."""
+        """The prefetch that was asked for last, limits left aside."""
         self._growth = Growth()
 
     @property
@@ -116,8 +123,8 @@ class LeastPrefetch:
             asked = self._growth.allowed(done, asked)
         else:
             self._growth = Growth()  # it has brought what was wanted
-        self._asked = self.limits.clamp(asked)
-        return self._asked
+        self._asked = asked
+        return self.limits.clamp(asked)
 
     def _in_proportion(self, sample: Sample, rate: float) -> float:
         """What reaches the rate if that follows the prefetch; 0 where something else is the limit.
@@ -144,6 +151,8 @@ class LeastPrefetch:
         lacking = LARGEST_DEVIATION * (1 - sample.gated / GATED_MESSAGES)
         # After a stall of the network many wait at once, which says little about the margin.
         deviation = max(min(deviation, lacking), -1.0)
+        if self.rate is None:
+            deviation = self._less_debt(deviation, (1 - sample.busy) / IDLE_SHARE - 1)
         if deviation > 0 and (sample.prefetch < self._asked or self._growth.resting):
             return
         trust = math.sqrt(min(1.0, sample.arrivals / MESSAGES_FOR_A_STEP))
@@ -154,6 +163,15 @@ class LeastPrefetch:
         self._margin += self._step * (1 + self._margin) * deviation * trust
         if self.rate is not None:
             self._margin = max(self._margin, 0.0)
+
+    def _less_debt(self, deviation: float, uncut: float) -> float:
+        """A deviation, less what it takes to make up for what was cut off from earlier ones."""
+        if deviation < 0:
+            paid = min(self._debt, -deviation)
+            self._debt -= paid
+            return deviation + paid
+        self._debt = min(self._debt + max(uncut - deviation, 0.0), LARGEST_DEBT)
+        return deviation
 
 
 def _done_with(sample: Sample) -> Sample:

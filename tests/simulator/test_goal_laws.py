@@ -64,6 +64,22 @@ def test_the_least_prefetch_costs_as_little_as_is_promised(plants: Sequence[Plan
     assert_that_few_wait(found)
 
 
+def test_regular_work_does_not_cost_more_because_its_idleness_comes_in_lumps() -> None:
+    """A slot too few leaves the handler idle for a tenth of its time, and a slot more for none."""
+    phases = [Phase(300, 0.00382, 0.001546)]
+    (found,) = least_found(Plant("regular", phases), 1)
+    assert found.lost_percent < 1.5
+
+
+def test_the_margin_of_the_least_prefetch_does_not_wind_up_at_the_upper_limit() -> None:
+    """Ten times the work after a round trip that the limit was too low for."""
+    phases = [Phase(30, 0.02, 0.002), Phase(60, 0.2, 0.002), Phase(15, 0.2, 0.02)]
+    limited = Selector(Goals(), Limits(0.1, 50.0))
+    _, at_limit, samples = by_phase(Plant("limited", phases), limited, 1)
+    assert at_limit[-1].prefetch == 50.0
+    assert samples[-1].prefetch < 20.0
+
+
 def test_the_promise_of_few_that_wait_is_a_share_or_half_a_message() -> None:
     assert may_wait(1.0) == 1.5
     assert may_wait(10.0) == pytest.approx(11.5)
