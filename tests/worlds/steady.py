@@ -23,6 +23,9 @@ from simulator import Consumer, Duration, Link, Publishers, Queue, Scenario, Sim
 PACE_CHANGES_AFTER_SAMPLES = 2
 """When a rate that changes does: both worlds are told between two samples."""
 
+MOST_SECONDS_BETWEEN_PUBLISHED = 0.01
+"""Where a queue is to be full: it is by the start, however long the work takes."""
+
 STARTS_AT_SECONDS = 1.0
 """When consumers get their prefetch: the simulated queue is full by then. Both worlds start at this
 time because rounding decides between events at one instant."""
@@ -241,7 +244,8 @@ class SimulatorWorld:
 
     def __init__(self, plant: Plant) -> None:
         self.plant = plant
-        every = Duration(1 / plant.offered if plant.offered else 0.4 * plant.work / plant.handlers)
+        fast_enough = min(0.4 * plant.work / plant.handlers, MOST_SECONDS_BETWEEN_PUBLISHED)
+        every = Duration(1 / plant.offered if plant.offered else fast_enough)
         scenario = Scenario(
             "steady",
             plant.interval,

@@ -110,6 +110,13 @@ SENSED += [
 ]
 """And a few whose samples have hardly any: messages wait at the gate for longer than a sample."""
 
+SENSED += [
+    Plant(prefetch, work, 0.011, handlers, False, interval=0.9, threads=True)
+    for prefetch, work, handlers in ((3.0, 5.0, 1), (8.0, 10.0, 4), (8.0, 1.5, 4), (6.0, 0.4, 1))
+]
+SENSED += [Plant(3.0, work, 0.011, 1, False, interval=0.9) for work in (1.5, 5.0)]
+"""Work longer than a sample or half as long, in a pool; and longer, in the client's own thread."""
+
 LEAST_KNOWN_TURNAROUND = sensors.WAITING_AFTER_SECONDS
 
 TOLERANCES = {
