@@ -368,7 +368,8 @@ class Sensors:
         if self._gated:
             self._gated_area += self._gated * elapsed
         self._held = held
-        self._handled_seconds += now - self._since.popleft()
+        if self._since:  # a message that was parked and not taken back has no time here
+            self._handled_seconds += now - self._since.popleft()
         self._in_handler -= 1
         if self._in_handler >= self._most_running:
             self._start_next(now)
@@ -386,7 +387,8 @@ class Sensors:
             self._held_area += self._held * elapsed
         if self._gated:
             self._gated_area += self._gated * elapsed
-        self._handled_seconds += now - self._since.popleft()
+        if self._since:  # a message that was parked and not taken back has no time here
+            self._handled_seconds += now - self._since.popleft()
         self._in_handler -= 1
         if self._in_handler >= self._most_running:
             self._start_next(now)
@@ -397,9 +399,9 @@ class Sensors:
 
     def _start_next(self, now: float) -> None:
         """A message that waited for a handler has one: the first that had none."""
-        place = int(self._most_running) - 1
-        self._waited_seconds += now - self._since[place]
-        self._since[place] = now
+        if len(self._since) >= self._given:
+            self._waited_seconds += now - self._since[self._given - 1]
+            self._since[self._given - 1] = now
 
     def released(self, slots: int, held: int, now: float) -> None:
         """``slots`` more are open from now on, and ``held`` acks are held."""
@@ -419,15 +421,13 @@ class Sensors:
     def parked(self, count: int, now: float) -> None:
         """``count`` more messages are parked, or fewer: no handler has them, no slot is open."""
         self.released(0, self._held, now)
-        for _ in range(count):
-            runs = self._in_handler <= self._most_running
+        for _ in range(min(count, len(self._since))):
+            runs = len(self._since) <= self._most_running
             seconds = now - self._since.pop()
             self._with_user_before -= seconds
             self._running_before -= seconds if runs else 0.0
-            self._in_handler -= 1
-        for _ in range(-count):
-            self._since.append(now)
-            self._in_handler += 1
+        self._since.extend([now] * -count)
+        self._in_handler -= count
         self._open -= count
 
     def withdrawn(self, slots: int, now: float) -> None:
@@ -522,10 +522,9 @@ class Sensors:
 
     def _seconds_with_user(self, now: float) -> tuple[float, float]:
         """Seconds of this interval with handlers, and with the user at all, over all messages."""
-        in_line = max(self._in_handler - self._most_running, 0)
-        with_user = self._in_handler * now - sum(self._since)
+        with_user = len(self._since) * now - sum(self._since)
         running = with_user
-        if in_line:
+        if len(self._since) > self._most_running:
             since = islice(self._since, self._given)
             running = self._given * now - sum(since)
         before, before_with_user = self._running_before, self._with_user_before

@@ -279,3 +279,15 @@ def test_a_message_that_is_put_aside_is_with_no_handler() -> None:
     assert [sample.busy for sample in taken] == pytest.approx([1.0, 0.75])
     assert taken[1].handler_time == pytest.approx(2.25)  # of 3.5 and 1 seconds
     assert taken[1].buffer_time == pytest.approx(1.0)  # since it was turned to
+
+
+@pytest.mark.parametrize("handlers", [None, 1])
+def test_an_answer_to_a_message_that_was_put_aside_breaks_nothing(handlers: int | None) -> None:
+    sensors = Sensors(0.0, 1.0, handlers)
+    sensors.released(1, 0, 0.0)
+    sensors.delivered(0.0, 0)
+    sensors.active_at, sensors.in_call = 0.0, False
+    sensors.parked(1, 0.5)
+    sensors.answered(0, 1.0)
+    sample = sensors.close(1.0, 1.0)
+    assert (sample.in_flight, sample.busy, sensors.acks) == (0.5, 0.5, 1)
