@@ -37,7 +37,8 @@ class Sample:
 
     ``time`` is the end of the interval (seconds on the plant's clock) and ``interval``
     its length in seconds. ``prefetch`` was in force during it, ``arrivals`` messages were
-    handed to the business logic. ``starved`` is the share of the interval, 0 to 1, in
+    handed to the business logic: where it is known how many handlers there are, each of them when
+    a handler took it. ``starved`` is the share of the interval, 0 to 1, in
     which the window had room but the queue nothing to fill it with. A live consumer that runs
     its handler in the client's own thread cannot tell while it does, so the time of the handler
     does not count there; in a simulation it does.
@@ -47,14 +48,18 @@ class Sample:
     flight to the broker, too; a consumer cannot tell it from a slot that the queue has nothing
     for. ``held`` are those of them whose acknowledgement the window kept back. ``handler_time``
     and ``buffer_time`` are mean seconds per message, from its hand-over to the handler's ack and
-    waiting for the hand-over, 0 when nothing was handled.
+    waiting for the hand-over, 0 when nothing was handled. The handler time is that of the messages
+    handled in the interval and the buffer time that of the arrivals, all of it, although they may
+    have come before the interval.
 
-    ``handlers`` is the number of handlers, given or seen, and ``busy`` the share of them that
-    ran, 0 to 1, on average over the interval, 1 where that is not known. ``turnaround`` is the
-    mean in seconds from the release of a slot to its next message, without waiting for the queue
-    or for a handler; the last one known where no such message came, 0 before the first. A live
-    consumer knows none below a millisecond, which then is part of ``buffer_time``. So the slots in
-    use are ``rate * (turnaround + buffer_time + handler_time)``, held ones apart.
+    ``handlers`` is the number of handlers, given or seen, and ``busy`` the share of them that ran,
+    0 to 1, on average over the interval, 1 where that is not known; of a
+    :class:`~controlmq.clients.pool.WorkerPool` those that ran for other consumers do not count.
+    ``turnaround`` is the mean in seconds from the release of a slot to its next message, without
+    waiting for the queue or for a handler; the last one known where no such message came, 0 before
+    the first. A live consumer knows none below a millisecond, which then is part of
+    ``buffer_time``. So the slots in use are ``rate * (turnaround + buffer_time + handler_time)``,
+    held ones apart.
 
     Where a token bucket bounds the rate, ``gated`` is the mean number of messages that waited for
     it, which is part of ``buffer_time``, and ``unused`` the share of its tokens, 0 to 1, that

@@ -71,8 +71,8 @@ class ConsumerTotals:
     ``turnaround_time`` is summed over the ``turnarounds``: messages whose slot was filled as soon
     as the broker knew that it was free. ``openings_awaited`` and ``starts_awaited`` are tokens of
     the buckets that an ack or a message was waiting for, ``gated_time`` the time in seconds that
-    these messages had been here. ``batch_time`` is summed over finished messages that waited until
-    their batch was acknowledged.
+    messages were here while the next token was not. ``batch_time`` is summed over finished messages
+    that waited until their batch was acknowledged.
     ``in_flight_time`` is the broker's: what is under way in either direction is in it.
     """
 
@@ -325,9 +325,15 @@ class Simulation:
             turnarounds=int(row["turnarounds"]),
             openings_awaited=int(row["openings_awaited"]),
             starts_awaited=int(row["starts_awaited"]),
-            gated_time=float(row["gated_time"]),
+            gated_time=self._gated_time(row),
             batch_time=float(row["batch_time"]),
         )
+
+    def _gated_time(self, row: Any) -> float:
+        waiting = int(self._state.lines[int(row["buffer_line"])]["length"])
+        starts_at = float(row["starts_full_at"] - row["early"]) if row["pace"] > 0 else 0.0
+        rest = min(self.now, starts_at) - float(row["gated_since"])
+        return float(row["gated_time"]) + waiting * max(rest, 0.0)
 
     def unacked_time(self, consumer: str, totals: ConsumerTotals) -> float:
         """Seconds up to now, summed over the messages that a consumer had not acknowledged.

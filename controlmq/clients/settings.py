@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from controlmq.checks import above_zero, not_negative, prefetch_count
 from controlmq.consumer.consumer import Shape, WindowChoice
-from controlmq.consumer.sensors import HandlerPool
+from controlmq.consumer.handler_pool import HandlerPool, SharedPool
 from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, ModelSpec, ResolvedController, resolve
@@ -49,7 +49,7 @@ class Settings:
     window: WindowChoice = "auto"
     max_held: int | None = None
     max_hold: float = 10.0
-    handlers: int | HandlerPool | None = None
+    handlers: int | HandlerPool | SharedPool | None = None
     record: Callable[[Transition], None] | None = None
     on_step: Callable[[Step], None] | None = None
     group: str | None = None
@@ -142,6 +142,7 @@ class Settings:
         Spreading makes a rate steadier and the window worth less than its slots, which the least
         prefetch and a time in the buffer are about.
         """
+        handlers = self.handlers
         only_goals = isinstance(controller, Selector) and controller.controller is None
         return Shape(
             window=self.window,
@@ -151,7 +152,7 @@ class Settings:
             max_held=self.max_held,
             max_hold=self.max_hold,
             interval=self.sample_interval,
-            handlers=self.handlers,
+            handlers=handlers.part() if isinstance(handlers, SharedPool) else handlers,
         )
 
 

@@ -10,10 +10,11 @@ from controlmq.checks import MOST_PREFETCH
 from controlmq.consumer.bucket import Bucket
 from controlmq.consumer.commands import Notice
 from controlmq.consumer.hand_over_gate import Gate
+from controlmq.consumer.handler_pool import HandlerPool
 from controlmq.consumer.held_acks import Window
 from controlmq.consumer.lanes import Lane
 from controlmq.consumer.retiring import LanePlan
-from controlmq.consumer.sensors import HandlerPool, Sensors
+from controlmq.consumer.sensors import sensors_for
 from controlmq.consumer.spread import Spread
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
@@ -116,7 +117,7 @@ class Consumer:
         )
         self.plan = LanePlan(self.window, LINGER_INTERVALS * shape.interval, now)
         self.plan.may_grow = self.plan.may_retire = shape.window == "lanes"
-        self.sensors = Sensors(now, shape.interval, shape.handlers)
+        self.sensors = sensors_for(now, shape.interval, shape.handlers)
         self.spread = Spread()
         self.gate = Gate()
         # Counts since the start, read by controlmq.observe.

@@ -1,8 +1,9 @@
 """Sensors of a live consumer: what one interval looked like, for very little work per message.
 
-Times come from counts: the area under a count over time, divided by the messages that
-passed, is the mean time each of them stayed (Little's law), so no message carries a stamp. Only
-those that wait at the gate do: at a slow rate they wait for longer than an interval.
+Work and waiting may be longer than an interval. So the time that a message waited counts when it
+is over, in the interval in which a handler starts, and its handler time in that in which it is
+acknowledged. Where neither is seen, times come from counts: the area under a count over time,
+divided by the messages that passed, is the mean time each of them stayed (Little's law).
 
 Starvation is detected from slots. A slot goes to the broker with an ack and comes back with a
 message; matched first in, first out, that takes one turnaround: the round trip and the
@@ -26,8 +27,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import NamedTuple, Protocol
+from itertools import islice
+from typing import NamedTuple
 
+from controlmq.consumer.handler_pool import HandlerPool
 from controlmq.loop import Sample
 
 WAITING_AFTER_SECONDS = 0.001
@@ -74,22 +77,19 @@ SPAN_MESSAGES = 100
 """A span does not end before this many messages were waited for: a dry queue shows nothing."""
 
 
-class PoolTotals(NamedTuple):
-    """What a pool of handlers did since it was made: seconds, summed over messages."""
+class HandlersSeen(NamedTuple):
+    """What handlers did in an interval.
 
-    running: float
-    waiting: float
+    ``busy`` is the share of those that this consumer could have; ``handler_time`` is the mean of
+    the messages that ended, in seconds, and ``waited`` the seconds before a handler, summed over
+    the messages that started. ``in_line`` messages wait for a handler at the end.
+    """
 
-
-class HandlerPool(Protocol):
-    """A pool of handlers that knows when each message starts and ends in it."""
-
-    @property
-    def size(self) -> int:
-        """Handlers that may run at once."""
-
-    def totals(self) -> PoolTotals:
-        """What they did up to now."""
+    handlers: int
+    busy: float
+    handler_time: float
+    waited: float = 0.0
+    in_line: int = 0
 
 
 class Turnaround:
@@ -133,7 +133,9 @@ class Sensors:
     time, and acks given by handlers. The areas are added up in each method, not in a method of
     their own, because these run for every message.
 
-    ``handlers`` is their number or the pool they run in, if the user has said so.
+    A message's own seconds count in the interval in which a handler starts with it or is done with
+    it. Handlers are taken to do so in the order in which messages came. ``handlers``
+    is their number, if the user has said so; a :class:`PoolSensors` knows better.
     """
 
     # Python finds more than 30 attributes of an object slowly without these.
@@ -151,10 +153,11 @@ class Sensors:
         "_given",
         "_handled",
         "_handled_in_calls",
-        "_handler_area",
+        "_handled_seconds",
         "_held",
         "_held_area",
         "_in_handler",
+        "_in_line",
         "_inline",
         "_late",
         "_late_seconds",
@@ -168,16 +171,19 @@ class Sensors:
         "_overdue_from",
         "_overdue_seconds",
         "_overdue_to",
-        "_pool",
-        "_pool_before",
+        "_owed_seconds",
         "_recent_most",
+        "_running_before",
+        "_running_seconds",
         "_shortest",
+        "_since",
         "_slots",
         "_starved",
         "_turnaround",
         "_turnaround_seconds",
         "_turnarounds",
-        "_waiting_area",
+        "_waited_seconds",
+        "_with_user_before",
         "acks",
         "active_at",
         "arrivals",
@@ -188,13 +194,9 @@ class Sensors:
         "turnaround",
     )
 
-    def __init__(
-        self, now: float, interval: float, handlers: int | HandlerPool | None = None
-    ) -> None:
+    def __init__(self, now: float, interval: float, handlers: int | None = None) -> None:
         self.nominal_interval = interval
-        self._pool = None if handlers is None or isinstance(handlers, int) else handlers
-        self._pool_before = PoolTotals(0.0, 0.0) if self._pool is None else self._pool.totals()
-        self._given = handlers if isinstance(handlers, int) else 0
+        self._given = handlers or 0
         self._most_running = float(self._given or math.inf)
         self.arrivals = 0
         self.active_at = now
@@ -205,11 +207,24 @@ class Sensors:
         self._slots: deque[float] = deque()
         self._open = 0
         self._in_handler = 0
+        self._since: deque[float] = deque()
+        """Of each message that the user has: when it was handed over, or a handler took it where
+        their number is known."""
+        self._handled_seconds = 0.0
+        """Seconds with a handler, of the messages answered in this interval."""
+        self._waited_seconds = 0.0
+        """Seconds before a handler, of the messages that one took in this interval."""
+        self._owed_seconds = 0.0
+        """Seconds that messages waited which are in no sample yet: none had started since."""
+        self._running_seconds = 0.0
+        """Seconds with handlers, if their number is not known, since one has ended a message."""
+        self._in_line = 0
+        """Messages that waited for a handler at the end of the last interval."""
+        self._running_before = self._with_user_before = 0.0
+        """Seconds up to the last interval of the messages there: with a handler, and at all."""
         self._held = 0
         self._changed_at = now
         self._open_area = 0.0
-        self._handler_area = 0.0
-        self._waiting_area = 0.0
         self._held_area = 0.0
         self._gated = 0
         self._gated_area = 0.0
@@ -264,9 +279,6 @@ class Sensors:
         elapsed = now - self._changed_at
         self._changed_at = now
         self._open_area += self._open * elapsed
-        self._handler_area += self._in_handler * elapsed
-        if self._in_handler > self._most_running:
-            self._waiting_area += (self._in_handler - self._most_running) * elapsed
         if self._held:
             self._held_area += self._held * elapsed
         if self._gated:
@@ -275,6 +287,7 @@ class Sensors:
             self._gated += 1
         else:
             self.arrivals += 1
+            self._since.append(now)
             self._in_handler += 1
             if self._in_handler > self._most_at_once:
                 self._most_at_once = self._in_handler
@@ -318,6 +331,7 @@ class Sensors:
         self.arrivals += 1
         self._gate_seconds += now - since
         self._gated -= 1
+        self._since.append(now)
         self._in_handler += 1
         self._most_at_once = max(self._most_at_once, self._in_handler)
         self.calling(now)
@@ -349,15 +363,16 @@ class Sensors:
         elapsed = now - self._changed_at
         self._changed_at = now
         self._open_area += self._open * elapsed
-        self._handler_area += self._in_handler * elapsed
-        if self._in_handler > self._most_running:
-            self._waiting_area += (self._in_handler - self._most_running) * elapsed
         if self._held:
             self._held_area += self._held * elapsed
         if self._gated:
             self._gated_area += self._gated * elapsed
         self._held = held
+        if self._since:  # a message that was parked and not taken back has no time here
+            self._handled_seconds += now - self._since.popleft()
         self._in_handler -= 1
+        if self._in_handler >= self._most_running:
+            self._start_next(now)
         self._open -= 1
         self._handled += 1
         if self.in_call:
@@ -368,18 +383,25 @@ class Sensors:
         elapsed = now - self._changed_at
         self._changed_at = now
         self._open_area += self._open * elapsed
-        self._handler_area += self._in_handler * elapsed
-        if self._in_handler > self._most_running:
-            self._waiting_area += (self._in_handler - self._most_running) * elapsed
         if self._held:
             self._held_area += self._held * elapsed
         if self._gated:
             self._gated_area += self._gated * elapsed
+        if self._since:  # a message that was parked and not taken back has no time here
+            self._handled_seconds += now - self._since.popleft()
         self._in_handler -= 1
+        if self._in_handler >= self._most_running:
+            self._start_next(now)
         self._handled += 1
         if self.in_call:
             self._handled_in_calls += 1
         self._slots.append(now)
+
+    def _start_next(self, now: float) -> None:
+        """A message that waited for a handler has one: the first that had none."""
+        if len(self._since) >= self._given:
+            self._waited_seconds += now - self._since[self._given - 1]
+            self._since[self._given - 1] = now
 
     def released(self, slots: int, held: int, now: float) -> None:
         """``slots`` more are open from now on, and ``held`` acks are held."""
@@ -387,9 +409,6 @@ class Sensors:
         if elapsed:
             self._changed_at = now
             self._open_area += self._open * elapsed
-            self._handler_area += self._in_handler * elapsed
-            if self._in_handler > self._most_running:
-                self._waiting_area += (self._in_handler - self._most_running) * elapsed
             self._held_area += self._held * elapsed
             self._gated_area += self._gated * elapsed
         self._held = held
@@ -402,6 +421,12 @@ class Sensors:
     def parked(self, count: int, now: float) -> None:
         """``count`` more messages are parked, or fewer: no handler has them, no slot is open."""
         self.released(0, self._held, now)
+        for _ in range(min(count, len(self._since))):
+            runs = len(self._since) <= self._most_running
+            seconds = now - self._since.pop()
+            self._with_user_before -= seconds
+            self._running_before -= seconds if runs else 0.0
+        self._since.extend([now] * -count)
         self._in_handler -= count
         self._open -= count
 
@@ -436,26 +461,29 @@ class Sensors:
         elif self._shortest < self._turnaround and not self._late:
             # No message was waited for, so that each shows the turnaround at most.
             self._turnaround = self._shortest
-        handlers, running, waiting = self._handlers_seen()
+        running, with_user = self._seconds_with_user(now)
+        self._recent_most.append(self._most_at_once)
+        self._most_at_once = self._in_handler
+        seen = self._handlers_seen(interval, running, with_user)
+        started = max(self.arrivals - (seen.in_line - self._in_line), 0)
+        self._in_line = seen.in_line
         buffered = max(self._buffer_seconds, self._left_seconds, 0.0)
-        in_flight_area = self._handler_area + self._held_area + self._gated_area + buffered
+        self._owed_seconds += self._gate_seconds + seen.waited + buffered * (self.arrivals > 0)
+        # Those that came in this interval may have waited since long before, but in slots.
+        here_area = min(with_user + self._gated_area + buffered, self._open_area)
         sample = Sample(
             number=self._number,
             time=now,
             interval=interval,
             prefetch=prefetch,
-            arrivals=self.arrivals,
+            arrivals=started,
             starved=min(1.0, self._starved / interval),
-            in_flight=in_flight_area / interval,
-            handler_time=max(self._handler_area - waiting, 0.0) / self._handled
-            if self._handled
-            else 0.0,
-            buffer_time=(buffered + self._gate_seconds + waiting) / self.arrivals
-            if self.arrivals
-            else 0.0,
+            in_flight=(here_area + self._held_area) / interval,
+            handler_time=seen.handler_time,
+            buffer_time=self._owed_seconds / started if started else 0.0,
             held=self._held_area / interval,
-            handlers=handlers,
-            busy=min(running / (handlers * interval), 1.0),
+            handlers=seen.handlers,
+            busy=min(max(seen.busy, 0.0), 1.0),
             turnaround=self._turnaround,
             gated=self._gated_area / interval,
             unused=unused,
@@ -464,7 +492,10 @@ class Sensors:
         self.slot_seconds, self.acks = self._open_area, self._handled
         self._before += self.arrivals
         self.arrivals = self._handled = self._handled_in_calls = self._turnarounds = 0
-        self._open_area = self._handler_area = self._waiting_area = self._held_area = 0.0
+        self._open_area = self._held_area = 0.0
+        self._handled_seconds = self._waited_seconds = 0.0
+        if started:
+            self._owed_seconds = 0.0
         self._gated_area = self._gate_seconds = 0.0
         self._call_seconds = self._left_seconds = 0.0
         self._buffer_seconds = self._turnaround_seconds = 0.0
@@ -489,20 +520,39 @@ class Sensors:
         if self._late or not sample.window_limited:
             self._before_growth = sample
 
-    def _handlers_seen(self) -> tuple[int, float, float]:
-        """How many handlers there are, and seconds in them and before them, over all messages."""
-        self._recent_most.append(self._most_at_once)
-        self._most_at_once = self._in_handler
-        if self._pool is not None:
-            before, self._pool_before = self._pool_before, self._pool.totals()
-            after = self._pool_before
-            return self._pool.size, after.running - before.running, after.waiting - before.waiting
+    def _seconds_with_user(self, now: float) -> tuple[float, float]:
+        """Seconds of this interval with handlers, and with the user at all, over all messages."""
+        with_user = len(self._since) * now - sum(self._since)
+        running = with_user
+        if len(self._since) > self._most_running:
+            since = islice(self._since, self._given)
+            running = self._given * now - sum(since)
+        before, before_with_user = self._running_before, self._with_user_before
+        self._running_before, self._with_user_before = running, with_user
+        gone = self._handled_seconds
+        return gone + running - before, gone + self._waited_seconds + with_user - before_with_user
+
+    def _handlers_seen(self, interval: float, running: float, with_user: float) -> HandlersSeen:
+        """What handlers did in this interval, from seconds of messages with them and the user."""
+        handled = max(self._handled, 1)
         if self._handled:
             self._inline = 2 * self._handled_in_calls > self._handled
         if self._inline:
-            return 1, self._call_seconds, 0.0
+            handler_time = (self._handled_seconds + self._waited_seconds) / handled
+            return HandlersSeen(1, self._call_seconds / interval, handler_time)
         handlers = self._given or max(*self._recent_most, 1)
-        return handlers, self._handler_area - self._waiting_area, self._waiting_area
+        busy = running / (handlers * interval)
+        if self._given:
+            in_line = max(self._in_handler - handlers, 0)
+            handler_time = self._handled_seconds / handled
+            return HandlersSeen(handlers, busy, handler_time, self._waited_seconds, in_line)
+        # Time in a pool counts here, and grows with the window. The messages that end came with a
+        # smaller one, so the area tells sooner.
+        self._running_seconds += running
+        handler_time = self._running_seconds / handled if self._handled else 0.0
+        if self._handled:
+            self._running_seconds = 0.0
+        return HandlersSeen(handlers, busy, handler_time)
 
     def _waited(self, released: float, now: float) -> bool:
         """Note that the consumer waited until now, for the slot released then and maybe others.
@@ -529,3 +579,47 @@ class Sensors:
             self._starved += self._overdue_seconds
             self._overdue_seconds = 0.0
         return starved
+
+
+class PoolSensors(Sensors):
+    """Sensors of a consumer whose handlers run in a pool that knows when each starts and ends."""
+
+    __slots__ = ("_pool", "_pool_before")
+
+    def __init__(self, now: float, interval: float, pool: HandlerPool) -> None:
+        super().__init__(now, interval)
+        self._pool = pool
+        self._pool_before = pool.totals()
+
+    def delivered(self, now: float, buffered: int, *, gated: bool = False) -> None:
+        """As for any consumer; the pool is told whose message it is."""
+        super().delivered(now, buffered, gated=gated)
+        self._pool.calling()
+
+    def calling(self, now: float) -> None:
+        """As for any consumer; the pool is told whose message it is."""
+        super().calling(now)
+        self._pool.calling()
+
+    def _handlers_seen(self, interval: float, running: float, with_user: float) -> HandlersSeen:
+        """What the pool did. What the user has outside of it, such as acks to give, is work too."""
+        before, self._pool_before = self._pool_before, self._pool.totals()
+        after = self._pool_before
+        running, waiting = after.running - before.running, after.waiting - before.waiting
+        size, of_others = self._pool.size, after.at_work - before.at_work - running
+        ended = after.ended - before.ended
+        outside = max(with_user - running - waiting, 0.0) / max(self._handled, 1)
+        return HandlersSeen(
+            size,
+            busy=running / max(size * interval - of_others, 1e-9),
+            handler_time=(after.ran - before.ran) / ended + outside if ended else 0.0,
+            waited=after.waited - before.waited,
+            in_line=after.in_line,
+        )
+
+
+def sensors_for(now: float, interval: float, handlers: int | HandlerPool | None) -> Sensors:
+    """Sensors of a new consumer; ``handlers`` is their number or their pool, if it is known."""
+    if handlers is None or isinstance(handlers, int):
+        return Sensors(now, interval, handlers)
+    return PoolSensors(now, interval, handlers)

@@ -8,16 +8,13 @@ token is there from ``early`` seconds before, which are the burst. That of the o
 
 from __future__ import annotations
 
-from simulator.engine.compiled import compiled
+from simulator.engine.compiled import called, compiled
 from simulator.engine.simulation_state import SimulationState
 
 # The values of controlmq.consumer.hand_over_gate and .consumer: a test compares them.
 STANDING_AFTER_SECONDS = 0.1
 CUSHION_MESSAGES = 1
 LEAST_OPENING_BURST = 2.0
-
-ROUNDING_SECONDS = 1e-9
-"""Seconds by which a start that was set for the instant of its token may be off."""
 
 
 @compiled
@@ -56,6 +53,16 @@ def starts_at(state: SimulationState, consumer: int) -> float:
     return client.starts_full_at - client.early if client.pace > 0.0 else 0.0
 
 
+@called
+def add_gated(state: SimulationState, consumer: int, now: float) -> None:
+    """Add up the time that the messages of the buffer have waited for the next token."""
+    client = state.consumers[consumer]
+    seconds = min(now, starts_at(state, consumer)) - client.gated_since
+    if seconds > 0.0:
+        client.gated_time += state.lines[client.buffer_line].length * seconds
+    client.gated_since = now
+
+
 @compiled
 def count_start(
     state: SimulationState, consumer: int, waiting: int, since: float, now: float
@@ -65,8 +72,6 @@ def count_start(
     token_at = client.starts_full_at - client.early
     if token_at > since:
         client.starts_awaited += 1
-        if now <= token_at + ROUNDING_SECONDS:  # else it waited for its handler
-            client.gated_time += now - since
         client.least_waiting = min(client.least_waiting, waiting)
     else:
         client.least_waiting = 0
@@ -87,6 +92,7 @@ def count_start(
 @compiled
 def change_pace(state: SimulationState, consumer: int, now: float) -> None:
     """Put the wanted rate in force; as many tokens are missing as before."""
+    add_gated(state, consumer, now)
     client = state.consumers[consumer]
     factor = client.pace / client.wanted_pace if client.wanted_pace > 0.0 else 0.0
     client.openings_full_at = now + max(client.openings_full_at - now, 0.0) * factor

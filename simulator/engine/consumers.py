@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.engine.bucket import count_start, starts_at
+from simulator.engine.bucket import add_gated, count_start, starts_at
 from simulator.engine.compiled import called, compiled
 from simulator.engine.draws import draw, uniform
 from simulator.engine.factors import factor_at
@@ -38,6 +38,8 @@ def receive(state: SimulationState, consumer: int, now: float) -> int:
             state.pool[row.twin].twin = receipt
             row.twin = NONE
         give(state, consumer, receipt, now)
+    if client.pace > 0.0:
+        add_gated(state, consumer, now)
     append(state, client.buffer_line, message)
     handler = client.idle
     if handler != NONE:
@@ -51,6 +53,8 @@ def serve(state: SimulationState, handler: int, now: float) -> None:
     worker = state.handlers[handler]
     client = state.consumers[worker.consumer]
     buffer = state.lines[client.buffer_line]
+    if client.pace > 0.0:
+        add_gated(state, worker.consumer, now)
     may_start = buffer.length > 0 and now >= starts_at(state, worker.consumer)
     if handler >= client.last_handler or not may_start:
         worker.message = NONE
@@ -242,6 +246,7 @@ def crash(state: SimulationState, consumer: int, now: float) -> None:
     client.up = False
     client.crashes += 1
     account(state, consumer, now)
+    add_gated(state, consumer, now)
     while state.lines[client.held_line].length > 0:
         lose(state, consumer, take_first(state, client.held_line))
     set_timer(state, client.release_slot, NEVER)

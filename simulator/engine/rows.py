@@ -239,7 +239,8 @@ CONSUMER = np.dtype(
         ("wanted_spacing", np.float64),
         *_each(np.float64, "wanted_pace", "wanted_early"),
         *_each(np.int64, "openings_awaited", "starts_awaited"),  # tokens that something waited for
-        ("gated_time", np.float64),  # summed over messages that waited for a token
+        ("gated_time", np.float64),  # summed over messages while the next token is not there
+        ("gated_since", np.float64),  # up to when that is added up
         ("batch_time", np.float64),  # summed over finished messages that waited for their batch
         ("least_since", np.float64),  # since when the next is the fewest, or negative
         ("least_waiting", np.int64),  # messages in the buffer when a handler started

@@ -246,3 +246,48 @@ def test_acks_of_several_messages_do_not_make_several_handlers() -> None:
     sample = sensors.close(now, 4.0)
     assert sample.handlers == 1
     assert sample.busy == pytest.approx(0.5)
+
+
+def test_tasks_that_take_longer_than_a_sample_are_as_long_as_they_are() -> None:
+    sensors = Sensors(0.0, 1.0)  # nobody has said how many run at once
+    sensors.released(4, 0, 0.0)
+    for _ in range(4):
+        sensors.delivered(0.0, 0)
+        sensors.active_at, sensors.in_call = 0.0, False
+    taken = [sensors.close(float(end), 4.0) for end in range(1, 5)]
+    for _ in range(4):
+        sensors.reopened(4.5)
+    taken.append(sensors.close(5.0, 4.0))
+    assert [sample.handler_time for sample in taken] == [0.0] * 4 + [pytest.approx(4.5)]
+    assert [sample.in_flight for sample in taken] == [4.0] * 4 + [pytest.approx(2.0)]
+
+
+def test_a_message_that_is_put_aside_is_with_no_handler() -> None:
+    sensors = Sensors(0.0, 1.0, 1)
+    sensors.released(2, 0, 0.0)
+    for _ in range(2):
+        sensors.delivered(0.0, 0)
+        sensors.active_at, sensors.in_call = 0.0, False
+    sensors.close(1.0, 2.0)
+    sensors.parked(1, 1.5)
+    sensors.parked(-1, 2.5)
+    taken = [sensors.close(3.0, 2.0)]
+    sensors.reopened(3.5)
+    sensors.reopened(4.5)
+    taken.append(sensors.close(5.0, 2.0))
+    assert [sample.in_flight for sample in taken] == pytest.approx([1.5, 1.0])
+    assert [sample.busy for sample in taken] == pytest.approx([1.0, 0.75])
+    assert taken[1].handler_time == pytest.approx(2.25)  # of 3.5 and 1 seconds
+    assert taken[1].buffer_time == pytest.approx(1.0)  # since it was turned to
+
+
+@pytest.mark.parametrize("handlers", [None, 1])
+def test_an_answer_to_a_message_that_was_put_aside_breaks_nothing(handlers: int | None) -> None:
+    sensors = Sensors(0.0, 1.0, handlers)
+    sensors.released(1, 0, 0.0)
+    sensors.delivered(0.0, 0)
+    sensors.active_at, sensors.in_call = 0.0, False
+    sensors.parked(1, 0.5)
+    sensors.answered(0, 1.0)
+    sample = sensors.close(1.0, 1.0)
+    assert (sample.in_flight, sample.busy, sensors.acks) == (0.5, 0.5, 1)

@@ -20,6 +20,12 @@ from controlmq.consumer.core import Core
 from controlmq.loop import Sample
 from simulator import Consumer, Duration, Link, Publishers, Queue, Scenario, SimulatedConsumer
 
+PACE_CHANGES_AFTER_SAMPLES = 2
+"""When a rate that changes does: both worlds are told between two samples."""
+
+MOST_SECONDS_BETWEEN_PUBLISHED = 0.01
+"""Where a queue is to be full: it is by the start, however long the work takes."""
+
 STARTS_AT_SECONDS = 1.0
 """When consumers get their prefetch: the simulated queue is full by then. Both worlds start at this
 time because rounding decides between events at one instant."""
@@ -30,7 +36,9 @@ class Plant:
     """One consumer; ``spread`` says that a controller drives it, which keeps it where it is.
 
     ``pace`` bounds its rate in messages/second; 0 for none. ``offered`` messages/second are
-    published; 0 for so many that the queue is never empty.
+    published; 0 for so many that the queue is never empty. ``burst`` is that of the bound; 0 for
+    the usual one. ``later_pace`` is the bound in the end; 0 if it does not change. ``threads`` says
+    that one handler is a pool as well: of one thread.
     """
 
     prefetch: float
@@ -41,6 +49,14 @@ class Plant:
     interval: float = 1.0
     pace: float = 0.0
     offered: float = 0.0
+    burst: float = 0.0
+    later_pace: float = 0.0
+    threads: bool = False
+
+    @property
+    def pooled(self) -> bool:
+        """Whether messages are handed over as they come, and wait for a handler then."""
+        return self.handlers > 1 or self.threads
 
     @property
     def expected_rate(self) -> float:
@@ -49,7 +65,7 @@ class Plant:
         if self.spread and self.prefetch > 1 and not self.pace:
             slots = 1 + 0.75 * (self.prefetch - 1)
         rate = min(slots / (self.round_trip + self.work), self.handlers / self.work)
-        return min(rate, self.pace or math.inf, self.offered or math.inf)
+        return min(rate, self.later_pace or self.pace or math.inf, self.offered or math.inf)
 
 
 def grid() -> Iterator[Plant]:
@@ -83,7 +99,7 @@ class CoreWorld:
             window="lanes",
             controlled=plant.spread,
             interval=plant.interval,
-            handlers=plant.handlers if plant.handlers > 1 else None,
+            handlers=plant.handlers if plant.pooled else None,
         )
         self.consumer = AdaptiveConsumer("tag", "queue", plant.prefetch, shape, start)
         self._order = count()
@@ -94,7 +110,7 @@ class CoreWorld:
         self._idle = plant.handlers
         self._published = count(1)
         if plant.pace:
-            self.consumer.pace(plant.pace)
+            self.consumer.pace(plant.pace, plant.burst or None)
         self._lane = self.core.subscribe(self.consumer, start)
         self.core.lane_opened(self._lane, start)
         # The request reaches the broker now, so it was sent half a round trip before.
@@ -139,13 +155,13 @@ class CoreWorld:
     @property
     def _may_hand_over(self) -> bool:
         """Whether the client's own thread does not run a handler."""
-        return self.plant.handlers > 1 or self._idle > 0
+        return self.plant.pooled or self._idle > 0
 
     def _arrive(self, tag: int) -> None:
         if self.plant.pace:
             self._arrive_at_gate(tag)
             return
-        if self.plant.handlers > 1:
+        if self.plant.pooled:
             self.core.delivered(self._lane, tag, self.now)
             self.core.returned(self.consumer, self.now, self.now)
         self._buffer.append(tag)
@@ -165,7 +181,7 @@ class CoreWorld:
             if tag is None:
                 break
             self.hand_overs.append(self.now)
-            if self.plant.handlers > 1:
+            if self.plant.pooled:
                 self.core.returned(self.consumer, self.now, self.now)
                 self._buffer.append(tag)
                 self._serve_pool()
@@ -183,7 +199,7 @@ class CoreWorld:
 
     def _serve(self) -> None:
         if self.plant.pace:
-            if self.plant.handlers > 1:
+            if self.plant.pooled:
                 self._serve_pool()
                 return
             while self._buffer and self._idle:
@@ -192,14 +208,14 @@ class CoreWorld:
             return
         if self._buffer and self._idle:
             tag = self._buffer.popleft()
-            if self.plant.handlers == 1:
+            if not self.plant.pooled:
                 self.core.delivered(self._lane, tag, self.now, len(self._buffer))
             self._start(tag)
 
     def _finish(self, tag: int) -> None:
         self._idle += 1
         self.core.acknowledged(tag, False, self.now)
-        if self.plant.handlers == 1:
+        if not self.plant.pooled:
             self.core.returned(self.consumer, self.now - self.plant.work, self.now)
         self._serve()
 
@@ -215,6 +231,9 @@ class CoreWorld:
         if self.plant.spread:
             consumer.actuate(self.plant.prefetch)
         self.core.sampled(consumer, self.now)
+        if self.plant.later_pace and len(self.samples) == PACE_CHANGES_AFTER_SAMPLES:
+            burst = self.plant.burst or None
+            self.core.pace(consumer, self.plant.later_pace, burst, self.now)
 
     def _later(self, delay: float, what: str, tag: int = 0) -> None:
         heapq.heappush(self._events, (self.now + delay, next(self._order), what, tag))
@@ -225,7 +244,8 @@ class SimulatorWorld:
 
     def __init__(self, plant: Plant) -> None:
         self.plant = plant
-        every = Duration(1 / plant.offered if plant.offered else 0.4 * plant.work / plant.handlers)
+        fast_enough = min(0.4 * plant.work / plant.handlers, MOST_SECONDS_BETWEEN_PUBLISHED)
+        every = Duration(1 / plant.offered if plant.offered else fast_enough)
         scenario = Scenario(
             "steady",
             plant.interval,
@@ -249,17 +269,24 @@ class SimulatorWorld:
         self.consumer = SimulatedConsumer(scenario, simulation=self.simulation)
         self._samples = 0
         if plant.pace:
-            self.consumer.pace(plant.pace)
+            self.consumer.pace(plant.pace, plant.burst or None)
         if plant.spread:
             self.consumer.actuate(plant.prefetch)
         else:
             self.simulation.set_prefetch("consumer", plant.prefetch)
 
+    def observe(self) -> Sample:
+        """The next sample."""
+        sample = self.consumer.observe()
+        self._samples += 1
+        if self.plant.later_pace and self._samples == PACE_CHANGES_AFTER_SAMPLES:
+            self.consumer.pace(self.plant.later_pace, self.plant.burst or None)
+        return sample
+
     def acknowledged_at(self, seconds: float) -> int:
         """Messages whose ack had reached the broker ``seconds`` after the start."""
         while (self._samples + 1) * self.plant.interval <= seconds:
-            self._samples += 1
-            self.consumer.observe()
+            self.observe()
         self.simulation.run_until(STARTS_AT_SECONDS + seconds)
         return self.simulation.counts.acknowledged
 
@@ -271,7 +298,7 @@ def rates(plant: Plant, samples: int = 30, judged: int = 6) -> tuple[float, floa
     before = world.arrivals
     world.run_for(samples * plant.interval)
     seconds = judged * plant.interval
-    simulated = SimulatorWorld(plant).consumer
+    simulated = SimulatorWorld(plant)
     found = [simulated.observe().arrivals for _ in range(samples)]
     return (world.arrivals - before) / seconds, sum(found[-judged:]) / seconds
 
@@ -280,7 +307,7 @@ def samples_of(plant: Plant, number: int) -> tuple[Sample, Sample]:
     """The sample of this number: around the core, and in the simulator."""
     world = CoreWorld(plant)
     world.run_for((number + 0.5) * plant.interval)
-    simulated = SimulatorWorld(plant).consumer
+    simulated = SimulatorWorld(plant)
     return world.samples[number - 1], [simulated.observe() for _ in range(number)][-1]
 
 

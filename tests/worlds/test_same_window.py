@@ -53,6 +53,11 @@ PACED = [
         (60.0, 0.003, 4, False, 12.9),
     )
 ]
+PACED += [
+    replace(PACED[0], burst=7.0),
+    replace(PACED[3], burst=1.0, later_pace=97.3),
+    replace(PACED[0], pace=97.3, later_pace=299.1),
+]
 """No rate divides a sample or a period of the gate, where rounding would decide."""
 
 LONG = [pytest.param(plant, marks=pytest.mark.slow, id=str(plant)) for plant in PACED[1:5]]
@@ -98,6 +103,19 @@ SENSED = [
     )
 ]
 """Samples have about 300 messages, so that one more or less is a third of a percent."""
+
+SENSED += [
+    Plant(6.0, 0.01, 0.011, handlers, False, pace=pace)
+    for handlers, pace in ((1, 0.0831), (1, 0.391), (4, 0.391))
+]
+"""And a few whose samples have hardly any: messages wait at the gate for longer than a sample."""
+
+SENSED += [
+    Plant(prefetch, work, 0.011, handlers, False, interval=0.9, threads=True)
+    for prefetch, work, handlers in ((3.0, 5.0, 1), (8.0, 10.0, 4), (8.0, 1.5, 4), (6.0, 0.4, 1))
+]
+SENSED += [Plant(3.0, work, 0.011, 1, False, interval=0.9) for work in (1.5, 5.0)]
+"""Work longer than a sample or half as long, in a pool; and longer, in the client's own thread."""
 
 LEAST_KNOWN_TURNAROUND = sensors.WAITING_AFTER_SECONDS
 

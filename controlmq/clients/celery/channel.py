@@ -167,7 +167,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
         load = subscription.load
         with self.window_lock:
             self._notes[tag] = Note(key, task is not None and task.acks_late, load)
-            load.change(1)
+            load.come()
             if delivery.redelivered and key is not None and self.worker.handled.has(key, clock()):
                 self.basic_ack(tag)
                 return
@@ -187,7 +187,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             with self.window_lock:
                 if tag in self._timed and not self.runner.stopped:
                     self._parked.add(tag)
-                    subscription.load.change(-1)
+                    subscription.load.gone()
                     self.runner.park(tag)
 
     def due(self, tag: int) -> None:
@@ -196,7 +196,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             self._timed.discard(tag)
             if tag in self._parked:
                 self._parked.discard(tag)
-                self._notes[tag].load.change(1)
+                self._notes[tag].load.come()
                 if not self.runner.stopped:
                     self.runner.unpark(tag)
 
@@ -206,7 +206,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             self.due(tag)
         note = self._notes.pop(tag, None)
         if note is not None:
-            note.load.change(-1)
+            note.load.gone()
         return note
 
     def is_done(self, tag: int) -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from controlmq.clients.channel_runner import clock
-from controlmq.consumer.sensors import PoolTotals
+from controlmq.consumer.handler_pool import HandlerTimes, PoolTotals
 
 
 class PoolLoad:
     """The tasks that a worker has taken, of all its queues.
 
-    ``size`` says how many of them run at once; it may change. Beyond that number tasks wait, of
-    each queue the same share.
+    ``size`` says how many of them run at once; it may change. Beyond that number tasks wait, and
+    start in the order in which they came.
     """
 
     def __init__(self, size: Callable[[], int]) -> None:
         self.size = size
+        self.waiting: deque[tuple[QueueLoad, float]] = deque()
+        """Tasks that have no process yet, and since when."""
         self._queues: list[QueueLoad] = []
-        self._at = clock()
 
     def queue(self) -> QueueLoad:
         """The part of one queue, with no tasks yet."""
@@ -29,26 +31,27 @@ class PoolLoad:
     def forget_all(self) -> None:
         """Another connection begins: its queues start from nothing."""
         self._queues.clear()
+        self.waiting.clear()
 
-    def advance(self) -> None:
-        """Add up running and waiting until now."""
-        now = clock()
-        elapsed, self._at = now - self._at, now
-        tasks = sum(each.tasks for each in self._queues)
-        running = min(1.0, self.size() / tasks) if tasks else 0.0
-        for each in self._queues:
-            each.running += each.tasks * running * elapsed
-            each.waiting += each.tasks * (1 - running) * elapsed
+    def start(self, now: float) -> None:
+        """Let those who wait have the processes that are free."""
+        if not self.waiting:
+            return
+        free = self.size() - sum(len(each.running_since) for each in self._queues)
+        while free > 0 and self.waiting:
+            load, since = self.waiting.popleft()
+            load.times.started(since, now)
+            load.running_since.append(now)
+            free -= 1
 
 
 class QueueLoad:
-    """The tasks of one queue; a :class:`~controlmq.consumer.sensors.HandlerPool`."""
+    """The tasks of one queue; a :class:`~controlmq.consumer.handler_pool.HandlerPool`."""
 
     def __init__(self, pool: PoolLoad) -> None:
         self._pool = pool
-        self.tasks = 0
-        self.running = 0.0
-        self.waiting = 0.0
+        self.times = HandlerTimes(clock())
+        self.running_since: deque[float] = deque()
 
     @property
     def size(self) -> int:
@@ -57,10 +60,27 @@ class QueueLoad:
 
     def totals(self) -> PoolTotals:
         """Seconds of all tasks up to now."""
-        self._pool.advance()
-        return PoolTotals(self.running, self.waiting)
+        return self.times.totals(clock())
 
-    def change(self, tasks: int) -> None:
-        """This many more tasks of the queue are here, or fewer."""
-        self._pool.advance()
-        self.tasks += tasks
+    def calling(self) -> None:
+        """Each queue has its own load, whatever thread a task comes from."""
+
+    def come(self) -> None:
+        """One more task of the queue is here."""
+        now = clock()
+        self.times.came(now)
+        self._pool.waiting.append((self, now))
+        self._pool.start(now)
+
+    def gone(self) -> None:
+        """One of its tasks is done or put aside: of those that run the first, if any does."""
+        now = clock()
+        if self.running_since:
+            self.times.ended(self.running_since.popleft(), now)
+        else:
+            waiting = self._pool.waiting
+            newest = next((each for each in reversed(waiting) if each[0] is self), None)
+            if newest is not None:
+                waiting.remove(newest)
+                self.times.left(now)
+        self._pool.start(now)

@@ -30,6 +30,8 @@ class Delivery:
 
     consumer: AdaptiveConsumer
     key: Hashable
+    since: float
+    """When its stage began."""
     stage: Literal["waiting", "given up", "running", "done"] = "waiting"
 
     @property
@@ -45,14 +47,14 @@ class Delivery:
     def started(self) -> None:
         """A thread has it."""
         self.stage = "running"
-        self.consumer.threads.moved(waiting=-1, running=1)
+        self.since = self.consumer.threads.started(self.since)
 
     def ended(self) -> None:
         """No thread has it, or will have it."""
         if self.stage == "waiting":
-            self.consumer.threads.moved(waiting=-1)
+            self.consumer.threads.left()
         elif self.stage == "running":
-            self.consumer.threads.moved(running=-1)
+            self.consumer.threads.ended(self.since)
         if self.stage != "given up":
             self.stage = "done"
 
@@ -102,8 +104,7 @@ class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
             self.known_tags.discard(message._tag)
             self.channel.basic_ack(message._tag)
             return None
-        message.delivery = Delivery(self, key)
-        self.threads.moved(waiting=1)
+        message.delivery = Delivery(self, key, self.threads.came())
         return message
 
     def _take_over(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dramatiq.middleware import Middleware, SkipMessage
 
-from controlmq.consumer.sensors import PoolTotals
+from controlmq.consumer.handler_pool import HandlerTimes, PoolTotals
 
 clock = time.monotonic
 
@@ -22,9 +22,7 @@ class QueueThreads:
     def __init__(self, threads: WorkerThreads) -> None:
         self._threads = threads
         self._lock = threading.Lock()
-        self._changed_at = clock()
-        self._waiting = self._running = 0
-        self._waiting_seconds = self._running_seconds = 0.0
+        self._times = HandlerTimes(clock())
 
     @property
     def size(self) -> int:
@@ -32,23 +30,36 @@ class QueueThreads:
         return self._threads.count
 
     def totals(self) -> PoolTotals:
-        """Seconds that messages ran and waited, summed over messages."""
+        """What they did up to now."""
         with self._lock:
-            self._add_up()
-            return PoolTotals(self._running_seconds, self._waiting_seconds)
+            return self._times.totals(clock())
 
-    def moved(self, *, waiting: int = 0, running: int = 0) -> None:
-        """This many more messages wait, or run."""
+    def calling(self) -> None:
+        """Each queue has its own, whatever thread a message goes to."""
+
+    def came(self) -> float:
+        """A message waits from now on, which is returned."""
         with self._lock:
-            self._add_up()
-            self._waiting += waiting
-            self._running += running
+            now = clock()
+            self._times.came(now)
+        return now
 
-    def _add_up(self) -> None:
-        now = clock()
-        elapsed, self._changed_at = now - self._changed_at, now
-        self._waiting_seconds += self._waiting * elapsed
-        self._running_seconds += self._running * elapsed
+    def left(self) -> None:
+        """A message that waited will not run."""
+        with self._lock:
+            self._times.left(clock())
+
+    def started(self, since: float) -> float:
+        """A message that had waited since then runs from now on, which is returned."""
+        with self._lock:
+            now = clock()
+            self._times.started(since, now)
+        return now
+
+    def ended(self, since: float) -> None:
+        """A message that had run since then does so no more."""
+        with self._lock:
+            self._times.ended(since, clock())
 
 
 class WorkerThreads(Middleware):  # type: ignore[misc]

@@ -17,7 +17,7 @@ from controlmq.clients.pika.blocking import AdaptiveBlockingChannel
 from controlmq.clients.pika.channel import AdaptivePikaChannel, patched
 from controlmq.clients.settings import settings_from
 from controlmq.consumer.consumer import WindowChoice
-from controlmq.consumer.sensors import HandlerPool
+from controlmq.consumer.handler_pool import HandlerPool, SharedPool
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, ModelSpec
 from controlmq.errors import InputError
@@ -41,7 +41,7 @@ def wrap(
     window: WindowChoice = "auto",
     max_held: int | None = None,
     max_hold: float = 10.0,
-    handlers: int | HandlerPool | None = None,
+    handlers: int | HandlerPool | SharedPool | None = None,
     record: Callable[[Transition], None] | None = None,
     on_step: Callable[[Step], None] | None = None,
     group: str | None = None,
