@@ -26,7 +26,7 @@ from simulator import (
 from simulator.metrics import Latency
 from simulator.studies.tournament.entries import RATE
 from simulator.studies.tournament.peers import fixed
-from simulator.studies.tournament.plants import Phase, Plant, drive
+from simulator.studies.tournament.plants import Phase, TrialConsumer, drive
 from simulator.studies.tournament.trials import buffered, lost, second_half
 
 LIMITS = Limits(0.1, 1000.0)
@@ -41,7 +41,7 @@ RECOVERY_SAMPLES = 15
 RECOVERED_SHARE = 0.03
 
 
-def by_phase(plant: Plant, controller: Controller, seed: int) -> list[list[Sample]]:
+def by_phase(plant: TrialConsumer, controller: Controller, seed: int) -> list[list[Sample]]:
     """The samples of each phase."""
     steps = drive(plant, controller, seed)
     return [[step.sample for _, step in found] for _, found in groupby(steps, lambda at: at[0])]
@@ -80,7 +80,7 @@ class PhaseFound:
     """The same throughput per the settled one in messages, with that scatter in it."""
 
 
-def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
+def least_found(plant: TrialConsumer, seed: int) -> list[PhaseFound]:
     """The law on a plant, phase by phase."""
     ours = by_phase(plant, Selector(Goals(), LIMITS), seed)
     full = by_phase(plant, fixed(1000.0), seed)
@@ -108,7 +108,7 @@ def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
     return found
 
 
-def best_fixed(plant: Plant, full: float, seed: int) -> tuple[float, float]:
+def best_fixed(plant: TrialConsumer, full: float, seed: int) -> tuple[float, float]:
     """The least whole prefetch that loses at most 1 %, by bisection, and how many it buffers."""
 
     @cache
@@ -130,7 +130,7 @@ def best_fixed(plant: Plant, full: float, seed: int) -> tuple[float, float]:
 # A rate
 
 
-def rate_found(plant: Plant, seed: int) -> dict[str, tuple[float, float]]:
+def rate_found(plant: TrialConsumer, seed: int) -> dict[str, tuple[float, float]]:
     """Mean size of the error and settled spread, percent of the goal, by the name of the law: ours,
     and the published PI with the model of the plant."""
     found = {}
@@ -153,7 +153,7 @@ def rate_found(plant: Plant, seed: int) -> dict[str, tuple[float, float]]:
 def quiet_settling(round_trip: float, work: float, share: float, law: Controller) -> int:
     """Samples from prefetch 1 until the rate stays within 2 % of a share of the capacity."""
     goal = share / work
-    plant = Plant("quiet", [Phase(40, round_trip, work, goal=goal)])
+    plant = TrialConsumer("quiet", [Phase(40, round_trip, work, goal=goal)])
     rates = [sample.rate for sample in by_phase(plant, law, 1)[0]]
     off = [k for k, rate in enumerate(rates) if abs(rate / goal - 1) > 0.02]
     return off[-1] + 1 if off else 0
@@ -167,7 +167,7 @@ PUBLISHED_ROUND_TRIP, PUBLISHED_WORK, SLOW_WORK = 0.1, 0.004, 0.04
 
 def waiting(prefetch: float, work: float) -> Sample:
     """The published consumer with a fixed prefetch, after 30 s."""
-    plant = Plant(
+    plant = TrialConsumer(
         "published", [Phase(60, PUBLISHED_ROUND_TRIP, work)], prefetch=prefetch, spread_acks=False
     )
     return by_phase(plant, fixed(prefetch), 1)[0][-1]
@@ -179,7 +179,9 @@ def buffer_time_found(goal: float, samples: int, seed: int = 1) -> list[list[Sam
         Phase(samples, PUBLISHED_ROUND_TRIP, work)
         for work in (PUBLISHED_WORK, SLOW_WORK, PUBLISHED_WORK)
     ]
-    return by_phase(Plant("published", phases), Selector(Goals(buffer_time=goal), LIMITS), seed)
+    return by_phase(
+        TrialConsumer("published", phases), Selector(Goals(buffer_time=goal), LIMITS), seed
+    )
 
 
 # Protecting what is behind the handlers
@@ -331,7 +333,7 @@ def day(hours: int, tracking: bool = True, seed: int = 1, samples: int = 3600) -
     law: Controller = selector if tracking else Untracked(selector)
     work = [0.002 if hour % 2 == 0 else 0.025 for hour in range(hours)]
     phases = [Phase(samples, 0.05, each) for each in work]
-    consumer = SimulatedConsumer(Plant("day", phases).scenario(), seed=seed)
+    consumer = SimulatedConsumer(TrialConsumer("day", phases).scenario(), seed=seed)
     consumer.pace(*selector.goals.pace(controlled=False))
     loop = Loop(consumer, law, None)
     rates, times, in_force = [0.0], [0.0], set()

@@ -14,7 +14,7 @@ from controlmq.controllers.selector import Selector
 from controlmq.goals import Goals
 from controlmq.loop import Controller
 from simulator.studies.tournament import peers
-from simulator.studies.tournament.plants import Phase, Plant, drawn, with_rates
+from simulator.studies.tournament.plants import Phase, TrialConsumer, drawn, with_rates
 from tests.known.goal_cases import (
     LIMITS,
     PUBLISHED_WORK,
@@ -64,7 +64,7 @@ def test_a_rate_is_nearer_to_its_goal_than_under_the_published_pi_with_its_model
 
 def test_the_least_prefetch_follows_the_number_of_handlers() -> None:
     phases = [Phase(60, 0.02, 0.005, handlers) for handlers in (2, 8, 2)]
-    plant = Plant("pool", phases, "exponential")
+    plant = TrialConsumer("pool", phases, "exponential")
     for phase, samples in zip(phases, by_phase(plant, Selector(Goals(), LIMITS), 1), strict=True):
         rate = statistics.fmean(sample.rate for sample in samples[30:])
         assert rate > 0.97 * phase.capacity
@@ -79,13 +79,13 @@ def test_a_rate_without_a_model_is_there_within_five_samples(share: float, law: 
 
 def test_a_rate_below_that_of_one_message_at_a_time() -> None:
     """One message in two seconds, with one second of work."""
-    plant = Plant("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
+    plant = TrialConsumer("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
     (samples,) = by_phase(plant, Selector(Goals(goal=0.5), LIMITS), 1)
     assert sum(sample.arrivals for sample in samples) == pytest.approx(100, rel=0.05)
 
 
 def test_a_rate_is_held_with_little_more_than_it_needs() -> None:
-    plant = Plant("near", [Phase(80, 0.011, 0.001, goal=400.0)], "exponential", jitter=0.2)
+    plant = TrialConsumer("near", [Phase(80, 0.011, 0.001, goal=400.0)], "exponential", jitter=0.2)
     (samples,) = by_phase(plant, Selector(Goals(goal=400.0), LIMITS), 1)
     rates = [sample.rate for sample in samples[20:]]
     assert statistics.fmean(rates) == pytest.approx(400, rel=0.002)
@@ -146,7 +146,9 @@ def test_tasks_that_outlast_a_sample_wait_as_long_as_wanted(
     distribution: str, handlers: int
 ) -> None:
     """The filling of a window that grows would look like a higher rate where a sample has few."""
-    plant = Plant("tasks", [Phase(120, 0.001, 1.5, handlers)], distribution, prefetch=handlers)
+    plant = TrialConsumer(
+        "tasks", [Phase(120, 0.001, 1.5, handlers)], distribution, prefetch=handlers
+    )
     (samples,) = by_phase(plant, BufferTime(Limits(float(handlers), 100.0), 0.1), 1)
     waited = sum(sample.buffer_time * sample.arrivals for sample in samples)
     assert waited / sum(sample.arrivals for sample in samples) == pytest.approx(0.1, rel=0.2)
