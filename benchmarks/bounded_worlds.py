@@ -22,7 +22,7 @@ DEMANDS = 400
 SETTLING_SECONDS, MEASURED_SECONDS = 25.0, 25.0
 LINE_EVERY_SEEDS = 1000
 
-LEAST_SHARE = 0.99
+LEAST_ATTAINED_SHARE = 0.99
 """Asked for, of the smaller of ceiling and capacity."""
 
 BY_CHANCE = "because the random work that was drawn is longer than its mean"
@@ -74,12 +74,12 @@ def reached() -> dict[str, Any]:
         shares.append(rate / min(demand.rate, demand.capacity))
         attainable.append(demand.share_of_attainable())
         waiting.append(waited)
-        if shares[-1] < LEAST_SHARE:
+        if shares[-1] < LEAST_ATTAINED_SHARE:
             below[_reason(demand, rate, attainable[-1])] += 1
         said = f"{rate:.1f}/s, {shares[-1]:.4f}, {attainable[-1]:.4f} of what can be"
         said += f", waiting {waited:.2f}"
         print(f"  {seed}: at most {demand.rate:.1f}/s: {said}", file=sys.stderr)
-    percent, asked = "% of the smaller of ceiling and capacity", 100 * LEAST_SHARE
+    percent, asked = "% of the smaller of ceiling and capacity", 100 * LEAST_ATTAINED_SHARE
     return {
         "share": spread(shares),
         "share_of_attainable": spread(attainable),
@@ -110,10 +110,10 @@ def reached() -> dict[str, Any]:
 
 def _reason(demand: SteadyDemand, rate: float, attainable: float) -> str:
     """Why a consumer stays below the smaller of ceiling and capacity."""
-    if attainable < LEAST_SHARE:
+    if attainable < LEAST_ATTAINED_SHARE:
         return BY_THE_LAW
     in_force = min(demand.rate, demand.capacity_of_drawn_work())
-    return BY_CHANCE if rate >= LEAST_SHARE * in_force else BY_LOST_TOKENS
+    return BY_CHANCE if rate >= LEAST_ATTAINED_SHARE * in_force else BY_LOST_TOKENS
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {"bound": bound, "reached": reached}

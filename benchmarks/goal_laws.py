@@ -23,7 +23,7 @@ from controlmq.controllers.selector import Selector
 from controlmq.design.analysis import analyse
 from controlmq.goals import Goals
 from simulator.studies.tournament import peers
-from simulator.studies.tournament.plants import Phase, Plant, drawn, with_rates
+from simulator.studies.tournament.plants import Phase, TrialConsumer, drawn, with_rates
 from tests.known.goal_cases import (
     LIMITS,
     PhaseFound,
@@ -155,7 +155,7 @@ def rate() -> dict[str, Any]:
     found = [rate_found(plant, 1) for plant in with_rates(drawn(PLANTS, DRAW, RATE_MESSAGES))]
     errors = {law: mean(each[law][0] for each in found) for law in found[0]}
     spreads = {law: mean(each[law][1] for each in found) for law in found[0]}
-    slow = Plant("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
+    slow = TrialConsumer("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
     (half,) = by_phase(slow, Selector(Goals(goal=0.5), LIMITS), 1)
     arrived = sum(sample.arrivals for sample in half)
     return {

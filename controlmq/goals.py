@@ -24,10 +24,10 @@ SECONDS = {
 }
 """The seconds of each unit of time; a longer word may have an ``s`` at its end."""
 
-MADE_UP_SECONDS = 0.1
+GOAL_STALL_SECONDS = 0.1
 """Seconds. How long a stall may be for a goal to be made up for; a ceiling makes up for less."""
 
-SLOWEST = 1e-9
+LEAST_MESSAGES_PER_SECOND = 1e-9
 """Messages/second: one in some thirty years. Beyond it numbers would no longer be exact."""
 
 WORDS = ("goal", "at_most", "burst", "buffer_time", "protect")
@@ -54,7 +54,7 @@ def rate_of(name: str, value: object) -> float:
 
 
 def _usual(name: str, value: object, rate: float) -> float:
-    if rate < SLOWEST:
+    if rate < LEAST_MESSAGES_PER_SECOND:
         raise InputError(f"{name} is {value!r}; give at least 1 message in 30 years.")
     return rate
 
@@ -133,7 +133,7 @@ class Goals:
         """
         if self.goal is None or controlled:
             return self.at_most, self.burst
-        burst = max(1.0, MADE_UP_SECONDS * self.goal)
+        burst = max(1.0, GOAL_STALL_SECONDS * self.goal)
         return self.goal, burst if self.at_most is None else self.burst
 
     @property

@@ -255,3 +255,10 @@ def test_a_command_with_a_mistake_is_refused(command: str) -> None:
 def test_a_misspelt_command_in_a_sentence_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError, match="exit code 2"):
         options_of("desing", capsys)
+
+
+def test_the_glossary_lists_the_terms_with_a_second_meaning() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    introduction, _, rows = glossary.partition("\n## ")
+    listed = re.findall(r"\*([^*]+)\*", introduction)
+    assert listed == re.findall(r"^\| ([^|]+) \|[^|]* Second, ", rows, re.MULTILINE)

@@ -119,9 +119,8 @@ class Runner:
             if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
                 self.send_acks(now)
             try:
-                if known is not None and (properties.message_id is not None or properties.headers):
-                    deliver_new(channel, method, properties, body)
-                else:
+                may_have_id = properties.message_id is not None or properties.headers
+                if known is None or not may_have_id or not known(method, properties):
                     deliver(channel, method, properties, body)
             except BaseException:
                 self.give_back_in_time()

@@ -15,14 +15,15 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-REMEMBERED_SECONDS = 200.0
+REMEMBERED_SECONDS = 330.0
 """Seconds for which an ack that was sent counts as perhaps not received: longer than clients take
-to notice a connection that says nothing, aiormq at its default heartbeat of a minute for instance
-183 s. What is held for longer than this comes on top."""
+to notice a connection that says nothing. aiormq takes 183 s at its default heartbeat. Celery takes
+up to 320 s where the broker asks for no heartbeat, so that its own of 120 s stands: py-amqp waits
+for two, and Celery looks every 40 s. What is held for longer than this comes on top."""
 
-MOST_REMEMBERED = 10_000
-"""Acks of one consumer that are remembered at most: more than any window has in flight, and than
-are on their way to the broker."""
+MOST_REMEMBERED = 20_000
+"""Acks of one consumer, or of one Celery worker, that are remembered at most: more than any window
+has in flight, and than are on their way to the broker."""
 
 REDELIVERY_SECONDS = 600.0
 """Seconds after the end of a channel within which what it left is delivered again: the broker
@@ -54,6 +55,7 @@ class GivenAcks:
             return
         given = self._given
         given[key] = now
+        given.move_to_end(key)
         if len(given) > MOST_REMEMBERED:
             given.popitem(last=False)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 
+from controlmq.controllers.growth import USEFUL_IDLE_SHARE
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 from controlmq.model import ArxModel
 
-RESERVE_FACTOR = 2.0
+BEYOND_FOLLOWED_FACTOR = 2.0
 """Factor on the prefetch that the rate has followed to. The rate counts as following as long as it
 is more than the other part, a half, of what the model expects."""
 
@@ -19,10 +20,7 @@ not throw the prefetch back."""
 GAIN_SMOOTHING = 0.2
 """Share that the newest sample has in the gain that was measured inside the range."""
 
-IDLE_SHARE = 0.02
-"""Share of their time from which on handlers are idle: more messages may be of use to them."""
-
-TRIED_FACTOR = 1.5
+TRIED_LIMIT_FACTOR = 1.5
 """Factor on what is allowed that is tried now and then."""
 
 COMPARED_SAMPLES = 5
@@ -73,7 +71,7 @@ class Trial:
             self.runs = True
 
     def _judge(self, sample: Sample, rate: float) -> None:
-        if rate >= self._before * (1 + TRIED_FACTOR) / 2:
+        if rate >= self._before * (1 + TRIED_LIMIT_FACTOR) / 2:
             self.gain = rate / sample.prefetch
             self._next_rest = REST_SAMPLES
         else:
@@ -121,7 +119,7 @@ class BeyondRange:
         tried = sample.prefetch > TRIED_SHARE * self.most and not self._trial.runs
         self._measure(sample)
         self.most = self._most()
-        if asked >= self.most and sample.busy < 1 - IDLE_SHARE:
+        if asked >= self.most and sample.busy < 1 - USEFUL_IDLE_SHARE:
             self._try_more(sample)
         else:
             self._trial.end()
@@ -156,13 +154,13 @@ class BeyondRange:
             self._gain, trial.gain = trial.gain, None
             self.most = self._most()
         if trial.runs:
-            self.most = self._limits.clamp(TRIED_FACTOR * self.most)
+            self.most = self._limits.clamp(TRIED_LIMIT_FACTOR * self.most)
 
     def _most(self) -> float:
         needed = max(self.within.high, self._model.prefetch_for(self._rate))
         if self._gain is not None:
             needed = max(needed, self._rate / self._gain)
-        return self._limits.clamp(RESERVE_FACTOR * needed)
+        return self._limits.clamp(BEYOND_FOLLOWED_FACTOR * needed)
 
     def _tell_beyond(self, sample: Sample) -> None:
         end = self.within.high
@@ -183,6 +181,6 @@ class BeyondRange:
         self._in_vain = {f"in vain {self.within.high:g} {self._goal:g}": text}
 
     def _advice(self, sample: Sample) -> str:
-        if sample.busy < 1 - IDLE_SHARE:
+        if sample.busy < 1 - USEFUL_IDLE_SHARE:
             return "handlers have time left, so add consumers on other connections"
         return "add handlers or consumers"

@@ -9,7 +9,7 @@ from controlmq.controllers.growth import Growth
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 
-EXPONENT = 0.7
+BUFFER_TIME_STEP_EXPONENT = 0.7
 """Share of the way to the prefetch computed, on a logarithmic scale, that a sample goes."""
 
 SETTLED_FACTOR = 1.1
@@ -74,7 +74,7 @@ class BufferTime:
         self._measure(sample, flow)
         assert self._elsewhere is not None
         wanted = flow * (self._elsewhere + sample.handler_time + self.buffer_time)
-        asked = sample.prefetch * (wanted / sample.prefetch) ** EXPONENT
+        asked = sample.prefetch * (wanted / sample.prefetch) ** BUFFER_TIME_STEP_EXPONENT
         if sample.buffer_time < ANSWERING_SHARE * self.buffer_time:
             asked = self._growth.allowed(sample, asked)
         else:

@@ -6,24 +6,24 @@ import math
 
 from controlmq.loop import Sample
 
-SAME_FACTOR = 1.05
+SAME_PREFETCH_FACTOR = 1.05
 """Factor up to which a prefetch still counts as the one from which growth began."""
 
 JUDGED_FACTOR = 1.25
 """Factor by which the prefetch must have grown before it is judged what that has brought."""
 
-RESERVE_FACTOR = 1.25
+VAIN_GROWTH_RESERVE_FACTOR = 1.25
 """Factor on the prefetch that the rate has followed to, where growth beyond it was in vain. Near
 its limit the rate gains a few percent that samples do not tell from noise, and a few messages too
 many cost less than that."""
 
-LEAST_GAIN = 0.2
+LEAST_GAINED_SHARE = 0.2
 """Share of what growth could bring that it must have brought, or else it was in vain."""
 
-LITTLE_LACKED = 0.15
+LITTLE_LACKED_WORK_SHARE = 0.15
 """Share of their work that handlers could do in addition, up to which they lack little."""
 
-TRIED_FACTOR = 2.0
+GROWTH_AFTER_REST_FACTOR = 2.0
 """Factor on the prefetch that is tried at most after a rest."""
 
 REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
@@ -33,8 +33,8 @@ CHANGED_SHARE = 0.2
 """Share by which the rate must have fallen for a rest or a growth to end: it is another consumer
 now."""
 
-IDLE_SHARE = 0.02
-"""Handlers that are idle for less than this have no use for more messages anyway."""
+USEFUL_IDLE_SHARE = 0.02
+"""Handlers that are idle for less than this share of their time have no use for more messages."""
 
 
 class Growth:
@@ -54,7 +54,7 @@ class Growth:
         """Samples for which growth is not tried."""
         self._ceiling = math.inf
         self._next_rest = REST_SAMPLES
-        self._reserve = RESERVE_FACTOR
+        self._reserve = VAIN_GROWTH_RESERVE_FACTOR
         """What is still to be added to the prefetch that the rate has followed to."""
         self._prefetch, self._rate, self._busy, self._age = 0.0, 0.0, 1.0, REST_SAMPLES
         """Where the present growth began, and how many samples ago."""
@@ -66,9 +66,9 @@ class Growth:
             changed = sample.rate < (1 - CHANGED_SHARE) * self._rate
             if not self.resting or changed:
                 self.resting = 0
-                self._ceiling = math.inf if changed else TRIED_FACTOR * sample.prefetch
+                self._ceiling = math.inf if changed else GROWTH_AFTER_REST_FACTOR * sample.prefetch
                 self._begin(sample, sample.prefetch)
-                self._reserve = RESERVE_FACTOR if changed else 1.0
+                self._reserve = VAIN_GROWTH_RESERVE_FACTOR if changed else 1.0
         else:
             self._judge(sample, asked)
         return min(asked, self._ceiling)
@@ -78,7 +78,7 @@ class Growth:
         if self._age > REST_SAMPLES or sample.rate < (1 - CHANGED_SHARE) * self._rate:
             self._ceiling = math.inf
             self._begin(sample, sample.prefetch)
-        elif sample.prefetch <= SAME_FACTOR * self._prefetch:
+        elif sample.prefetch <= SAME_PREFETCH_FACTOR * self._prefetch:
             self._begin(sample, min(sample.prefetch, self._prefetch))
         if sample.prefetch < JUDGED_FACTOR * self._prefetch:
             return
@@ -86,8 +86,8 @@ class Growth:
             self._ceiling = math.inf
             self._begin(sample, sample.prefetch)
             self._next_rest = REST_SAMPLES
-            self._reserve = RESERVE_FACTOR
-        elif asked > sample.prefetch and sample.busy < 1 - IDLE_SHARE:
+            self._reserve = VAIN_GROWTH_RESERVE_FACTOR
+        elif asked > sample.prefetch and sample.busy < 1 - USEFUL_IDLE_SHARE:
             # As far as the rate has followed, the growth was right.
             self._ceiling = self._reserve * self._prefetch * max(sample.rate / self._rate, 1.0)
             self.resting = self._next_rest
@@ -97,9 +97,9 @@ class Growth:
         """Whether the growth has brought something."""
         gain = sample.rate / self._rate - 1
         lacked = 1 / self._busy - 1
-        if lacked < LITTLE_LACKED:
+        if lacked < LITTLE_LACKED_WORK_SHARE:
             gain = max(gain, sample.busy / self._busy - 1)
-        return gain >= LEAST_GAIN * min(sample.prefetch / self._prefetch - 1, lacked)
+        return gain >= LEAST_GAINED_SHARE * min(sample.prefetch / self._prefetch - 1, lacked)
 
     def _begin(self, sample: Sample, prefetch: float) -> None:
         self._prefetch, self._rate, self._busy, self._age = prefetch, sample.rate, sample.busy, 0

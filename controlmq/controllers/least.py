@@ -9,10 +9,10 @@ from controlmq.controllers.growth import Growth
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 
-IDLE_SHARE = 0.01
+ALLOWED_IDLE_SHARE = 0.01
 """Share of their time that handlers may lack a message: what the least prefetch may cost."""
 
-IDLE_SHARE_BELOW_RATE = 0.003
+ALLOWED_IDLE_SHARE_BELOW_RATE = 0.003
 """The same where a bucket allows more than handlers can do: what it allows or they can do is to be
 reached within 1 %, also where the share scatters."""
 
@@ -146,13 +146,13 @@ class LeastPrefetch:
     def _adjust_margin(self, sample: Sample) -> None:
         deviation = min(sample.unused / UNUSED_SHARE - 1, LARGEST_DEVIATION)
         if self.capped:
-            allowed = IDLE_SHARE if self.rate is None else IDLE_SHARE_BELOW_RATE
+            allowed = ALLOWED_IDLE_SHARE if self.rate is None else ALLOWED_IDLE_SHARE_BELOW_RATE
             deviation = min(deviation, (1 - sample.busy) / allowed - 1)
         lacking = LARGEST_DEVIATION * (1 - sample.gated / GATED_MESSAGES)
         # After a stall of the network many wait at once, which says little about the margin.
         deviation = max(min(deviation, lacking), -1.0)
         if self.rate is None:
-            deviation = self._less_debt(deviation, (1 - sample.busy) / IDLE_SHARE - 1)
+            deviation = self._less_debt(deviation, (1 - sample.busy) / ALLOWED_IDLE_SHARE - 1)
         if deviation > 0 and (sample.prefetch < self._asked or self._growth.resting):
             return
         trust = math.sqrt(min(1.0, sample.arrivals / MESSAGES_FOR_A_STEP))

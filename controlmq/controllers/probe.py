@@ -16,7 +16,7 @@ FALLEN_SHARE = 0.8
 """Share of the rate before: below it a consumer that seemed starved still does, whatever sensors
 say, which cannot tell for a while."""
 
-TRIED_FACTOR, MOST_TRIED_FACTOR = 2.0, 4.0
+LEAST_PROBED_FACTOR, MOST_PROBED_FACTOR = 2.0, 4.0
 """Factors on the prefetch that is tried: at least, and at most where the rate of a bucket asks for
 more."""
 
@@ -68,7 +68,7 @@ class Probe:
             return None
         if not self._before:
             self._before, self._starved = sample.prefetch, TRIED_AFTER_SAMPLES
-            return min(max(lacking, TRIED_FACTOR), MOST_TRIED_FACTOR) * sample.prefetch
+            return min(max(lacking, LEAST_PROBED_FACTOR), MOST_PROBED_FACTOR) * sample.prefetch
         if self._starved == TRIED_AFTER_SAMPLES + 1:
             return sample.prefetch  # the sensors judge by this sample
         before, self._before = self._before, 0.0

@@ -10,7 +10,7 @@ from controlmq.loop import Sample
 TOLERATED_FACTOR = 1.5
 """Factor on its floor up to which the handler time is not congestion; as in Gradient2."""
 
-EXPONENT = 0.5
+PROTECT_STEP_EXPONENT = 0.5
 """Share of the way, on a logarithmic scale, that a sample goes."""
 
 LARGEST_GROWTH, LARGEST_CUT = 1.1, 0.7
@@ -68,7 +68,7 @@ class Protect:
         self._smoothed += weight * (sample.handler_time - self._smoothed)
         self.floor = min(self.floor, self._smoothed)
         self._judge(sample.handlers * sample.busy)
-        factor = (TOLERATED_FACTOR * self.floor / self._smoothed) ** EXPONENT
+        factor = (TOLERATED_FACTOR * self.floor / self._smoothed) ** PROTECT_STEP_EXPONENT
         factor = min(max(factor, LARGEST_CUT), LARGEST_GROWTH)
         untouched = self._smoothed <= UNTOUCHED_FACTOR * self.floor
         if untouched and sample.interval >= TELLING_HANDLER_TIMES * self._smoothed:

@@ -6,7 +6,7 @@ from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 
-LEAST_SHARE = 0.25
+LEAST_REMOVED_ERROR_SHARE = 0.25
 """Share of the error that is removed however noisy the rate is."""
 
 NOISE_MULTIPLE = 9.0
@@ -73,7 +73,7 @@ class Scale:
         squared = (relative - 1) ** 2
         share = squared / (squared + NOISE_MULTIPLE * self._noise) if squared else 0.0
         wanted = 1 / relative if relative > 0 else LARGEST_FACTOR
-        factor = 1 + max(share, LEAST_SHARE) * (wanted - 1)
+        factor = 1 + max(share, LEAST_REMOVED_ERROR_SHARE) * (wanted - 1)
         factor = min(max(factor, SMALLEST_FACTOR), LARGEST_FACTOR)
         self._expected = factor * relative
         return factor

@@ -11,7 +11,7 @@ BURST_SECONDS = 0.05
 LEAST_BURST = 1.0
 """Messages. A bucket with less would never have a whole token."""
 
-LEAST_SHARE = 1e-6
+LEAST_SHARE_OF_GOAL = 1e-6
 """Part of the goal below which a share is none."""
 
 
@@ -28,7 +28,7 @@ def bound_of(share: float, until: float, goal: float, burst: float | None) -> Bo
 
     A member has its part of the burst, but at least 1 message.
     """
-    if share < LEAST_SHARE * goal:
+    if share < LEAST_SHARE_OF_GOAL * goal:
         return Bound(goal, LEAST_BURST, -math.inf)
     all_together = BURST_SECONDS * goal if burst is None else burst
     return Bound(share, max(LEAST_BURST, all_together * share / goal), until)

@@ -1,10 +1,10 @@
 """A member of those that share a rate: when it may hand over, and what it writes to the log.
 
 The log is a broker's stream: every member reads the same records in the same order, those that it
-wrote itself included. A member reads it from some position on, applies each record to its books
-(:class:`~controlmq.sharing.shares.Shares`) and writes one record at a time.
+wrote itself included. A member reads it from some position on, applies each record to its table of
+shares (:class:`~controlmq.sharing.shares.Shares`) and writes one record at a time.
 
-Its share is a lease. When it reads its own renewal, it may hand over what the books give it at
+Its share is a lease. When it reads its own renewal, it may hand over what that table gives it at
 that position for ``LEASE_SECONDS`` from the moment *before* it sent that renewal. Others count from
 the moment *after* they have read it, and wait a little longer, before they write that the lease has
 ended. So whatever the delays, the lease has ended by then; only the speed of the clocks matters.
@@ -57,7 +57,7 @@ class Member:
         self.until = -math.inf
         self.wake_at = math.inf
         self.outbox: list[bytes] = []
-        self.books: Shares | None = None
+        self.shares: Shares | None = None
         """What all members have; None until it is known."""
         self.name = new_name()
         self._new_name = new_name
@@ -67,18 +67,18 @@ class Member:
         self._read: int | None = None
         """The last position that was read."""
         self._newest_renewal = -1
-        """The position of the last record of a member that knows the books."""
+        """The position of the last record of a member that knows the shares."""
         self._unknown = -1
         """The position of the last record ``Found`` that cannot be judged here."""
         self._hello: int | None = None
         """The position of our own hello, once it was read."""
         self._hello_read_at = 0.0
         self._asked = False
-        """Whether a newcomer waits for the books."""
+        """Whether a newcomer waits for the shares."""
         self._backlog: list[tuple[int, Record]] = []
-        """Records since our hello, while the books are not known."""
+        """Records since our hello, while the shares are not known."""
         self._heard: dict[str, float] = {}
-        """When the last record of each member in the books was read."""
+        """When the last record of each member in the table was read."""
         self._sent_at = -math.inf
         self._awaited = False
         """Whether a record was sent and not yet read. There is one at a time."""
@@ -106,7 +106,7 @@ class Member:
             return
         if self._read is None or not 0 < position - self._read <= 1 + SKIPPED_POSITIONS:
             if self._read is not None:
-                self._begin()  # some were lost, and with them what the books are
+                self._begin()  # some were lost, and with them what the shares are
             self._first, self._newest_renewal, self._unknown = position, -1, -1
         self._read = position
         record = decoded(body)
@@ -117,7 +117,7 @@ class Member:
     def leave(self, now: float) -> None:
         """Hand over nothing any more, and say so."""
         self.share, self.until = 0.0, -math.inf
-        if self._open and self.books is not None:
+        if self._open and self.shares is not None:
             self.outbox.append(encoded(Leave(self.name)))
         self._open = False
         self.wake_at = math.inf
@@ -140,7 +140,7 @@ class Member:
     def _begin(self) -> None:
         """Join as a newcomer; what it had ends with its lease."""
         self.name = self._new_name()
-        self.books = self._hello = None
+        self.shares = self._hello = None
         self._backlog.clear()
         self._heard.clear()
         self._awaited = False
@@ -160,91 +160,91 @@ class Member:
         elif isinstance(record, Found):
             self._judge(position, record)
         else:
-            if self.books is None:
+            if self.shares is None:
                 self._learn(record, now)
             self._newest_renewal = position
-            if self.books is None:
+            if self.shares is None:
                 self._backlog.append((position, record))
                 return
             self._apply(position, record, now)
             if own and isinstance(record, Renewal):
-                self.share = self.books.members[self.name].share
+                self.share = self.shares.members[self.name].share
                 self.until = self._sent_at + LEASE_SECONDS
 
     def _judge(self, position: int, record: Found) -> None:
-        """Empty the books if no member that knows them has written anything since that hello."""
+        """Empty the table if no member that knows them has written anything since that hello."""
         if record.hello < self._first:
             self._unknown = position
         elif self._newest_renewal < record.hello:
-            self.books = Shares()
+            self.shares = Shares()
             self._heard.clear()
 
     def _learn(self, record: Record, now: float) -> None:
-        """Take over the books that a member has sent, if all records since then were read."""
-        if not isinstance(record, Renewal) or record.books is None or self._hello is None:
+        """Take over the table that a member has sent, if all records since then were read."""
+        if not isinstance(record, Renewal) or record.shares is None or self._hello is None:
             return
         if record.read >= max(self._hello, self._unknown):
-            self.books = Shares.from_json(record.books)
-            self._heard = dict.fromkeys(self.books.members, now)
+            self.shares = Shares.from_json(record.shares)
+            self._heard = dict.fromkeys(self.shares.members, now)
             for position, earlier in self._backlog:
                 if position > record.read:
                     self._apply(position, earlier, now)
             self._backlog.clear()
 
     def _apply(self, position: int, record: Record, now: float) -> None:
-        assert self.books is not None
+        assert self.shares is not None
         if isinstance(record, Renewal):
             for member, last in record.expired.items():
-                self.books.expired(member, last)
-            self.books.renewed(position, record.by, record.goal, record.keep, record.need)
+                self.shares.expired(member, last)
+            self.shares.renewed(position, record.by, record.goal, record.keep, record.need)
             self._heard[record.by] = now
         else:
-            self.books.left(record.by)
-        if len(self._heard) > len(self.books.members):
-            members = self.books.members
+            self.shares.left(record.by)
+        if len(self._heard) > len(self.shares.members):
+            members = self.shares.members
             self._heard = {each: when for each, when in self._heard.items() if each in members}
 
     # Writing
 
     def _due_at(self) -> float:
         """When the next record is to be written, unless something happens before."""
-        if self.books is None:
+        if self.shares is None:
             if self._hello is None:
                 return -math.inf
             return self._hello_read_at + ENDED_AFTER_SECONDS
         soon = self._sent_at + LEAST_PAUSE_SECONDS
-        if self._worth_a_record(self.books):
+        if self._worth_a_record(self.shares):
             return soon
         others = [when for each, when in self._heard.items() if each != self.name]
         ended = min(others, default=math.inf) + ENDED_AFTER_SECONDS
         return min(self._sent_at + RENEW_EVERY_SECONDS, max(ended, soon))
 
-    def _worth_a_record(self, books: Shares) -> bool:
-        mine = books.members.get(self.name)
+    def _worth_a_record(self, shares: Shares) -> bool:
+        mine = shares.members.get(self.name)
         if mine is None:
             return True
-        least = WORTH_A_RECORD * books.total
-        more = self._target(books) - mine.share
+        least = WORTH_A_RECORD * shares.total
+        more = self._target(shares) - mine.share
         asks = more > least and self.need - mine.need > least
-        return -more > least or min(more, books.free) > least or asks
+        return -more > least or min(more, shares.free) > least or asks
 
-    def _target(self, books: Shares) -> float:
+    def _target(self, shares: Shares) -> float:
         """The share that we should have with what we need now."""
         mine = Holding(0.0, min(self.need, self.goal), self.goal, -1)
-        return Shares(books.members | {self.name: mine}).target(self.name)
+        return Shares(shares.members | {self.name: mine}).target(self.name)
 
     def _next_record(self, now: float) -> Record:
-        books = self.books
-        if books is None:
+        shares = self.shares
+        if shares is None:
             if self._hello is None or self._newest_renewal > self._hello:
                 self._hello = None
                 return Hello(self.name)
             return Found(self.name, self._hello)
-        mine = books.members.get(self.name)
-        keep = min(mine.share, self._target(books)) if mine is not None else 0.0
+        mine = shares.members.get(self.name)
+        keep = min(mine.share, self._target(shares)) if mine is not None else 0.0
         self.share = min(self.share, keep)  # from now on, so before it is sent
         expired = {
-            each: books.members[each].last
+            each: shares.members[each].last
             for each, when in self._heard.items()
             if each != self.name and now >= when + ENDED_AFTER_SECONDS
         }
@@ -257,5 +257,5 @@ class Member:
             min(self.need, self.goal),
             expired,
             self._read,
-            books.as_json() if asked else None,
+            shares.as_json() if asked else None,
         )

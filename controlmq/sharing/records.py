@@ -12,7 +12,7 @@ from controlmq.sharing.shares import Shares
 
 @dataclass(frozen=True)
 class Hello:
-    """A newcomer is here and wants to know the books."""
+    """A newcomer is here and wants to know the shares."""
 
     by: str
 
@@ -21,7 +21,7 @@ class Hello:
 class Found:
     """A newcomer has read no renewal since its hello at position ``hello`` and waited long enough.
 
-    If that is so, no member has a lease, and the books are empty from here on.
+    If that is so, no member has a lease, and the table of shares is empty from here on.
     """
 
     by: str
@@ -33,7 +33,7 @@ class Renewal:
     """A member renews its lease and keeps at most ``keep`` of its share; see ``Shares.renewed``.
 
     ``expired`` are members whose leases have ended, each with the position of its last record.
-    ``books`` are the shares after the record at ``read``, for newcomers.
+    ``shares`` is the table after the record at ``read``, for newcomers.
     """
 
     by: str
@@ -42,7 +42,7 @@ class Renewal:
     need: float
     expired: Mapping[str, int] = field(default_factory=dict)
     read: int = -1
-    books: Mapping[str, Any] | None = None
+    shares: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def decoded(body: bytes) -> Record | None:
                 return None
             if not (record.goal > 0 and record.keep >= 0 and record.need >= 0):
                 return None
-            Shares.from_json(record.books or {})
+            Shares.from_json(record.shares or {})
         elif isinstance(record, Found) and not isinstance(record.hello, int):
             return None
         return record if isinstance(record.by, str) else None

@@ -1,8 +1,8 @@
 """How a rate is split among the members that share it: a function of the log, the same for all.
 
 Every member reads the same records in the same order and applies them here, so that all members
-that have read as far have the same books. In them the shares of the members never add up to more
-than the total, at any position of the log:
+that have read as far have the same table of shares. In it the shares of the members never add up to
+more than the total, at any position of the log:
 
 - a share grows only by a record of its owner, and only by what no member has;
 - it shrinks only by a record of its owner, who keeps to the smaller share before it is sent;
@@ -37,7 +37,7 @@ class Holding:
 
 
 class Shares:
-    """The books: a :class:`Holding` for each member."""
+    """The table of shares: a :class:`Holding` for each member."""
 
     def __init__(self, members: Mapping[str, Holding] | None = None) -> None:
         self.members = dict(members or {})
@@ -84,10 +84,10 @@ class Shares:
         return targets[member] + max(0.0, rest) / len(ordered)
 
     def as_json(self) -> dict[str, dict[str, float]]:
-        """The books for a member that joins."""
+        """The table for a member that joins."""
         return {member: asdict(holding) for member, holding in self.members.items()}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Shares:
-        """The books that another member has sent."""
+        """The table that another member has sent."""
         return cls({member: Holding(**holding) for member, holding in given.items()})

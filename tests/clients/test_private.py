@@ -102,6 +102,18 @@ def test_a_pika_whose_module_lacks_one_name_is_refused(
             private.check(channel)
 
 
+@pytest.mark.parametrize(("name", "arguments"), private.CONSTRUCTOR_ARGUMENTS.items())
+def test_a_pika_that_makes_its_objects_in_another_way_is_refused(
+    name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_one_more(self: Any, *, unknown: str) -> None: ...
+
+    monkeypatch.setattr(getattr(blocking_connection, name), "__init__", with_one_more)
+    for channel in (asynchronous(), blocking()):
+        with pytest.raises(ControlmqError, match=refusal(rf"{name}\({', '.join(arguments)}\)")):
+            private.check(channel)
+
+
 def test_a_channel_that_has_every_name_is_accepted() -> None:
     private.check(asynchronous())
     private.check(blocking())

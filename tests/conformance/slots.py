@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import NamedTuple
 
 from controlmq.consumer.consumer import Consumer
@@ -119,12 +118,7 @@ class BrokerReadings:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
 

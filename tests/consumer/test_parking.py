@@ -111,19 +111,24 @@ def test_a_window_shrinks_without_held_acks_where_its_queue_is_full() -> None:
     assert channel.consumer.window.granted == 2
 
 
-def test_a_prefetch_that_stays_is_met_without_held_acks() -> None:
-    channel = Channel(8)
-    channel.consumer.plan.exact = True
-    channel.core.retarget(channel.consumer, 2.0, channel.now)
-    tags = channel.fill()
+def assert_met_without_held_acks(channel: Channel, tags: list[int], slots: int) -> None:
+    """After 60 messages more the lanes have this number of slots, and no ack is held."""
     for _ in range(60):
         channel.attend()
         if tags:
             channel.core.acknowledged(tags.pop(0), False, channel.now)
         channel.attend()
         tags += channel.fill()
-    assert sum(lane.size for lane in channel.lanes) == 2
+    assert sum(lane.size for lane in channel.lanes) == slots
     assert channel.consumer.window.held == 0
+
+
+def test_a_prefetch_that_stays_is_met_without_held_acks() -> None:
+    channel = Channel(8)
+    channel.consumer.plan.exact = True
+    channel.core.retarget(channel.consumer, 2.0, channel.now)
+    tags = channel.fill()
+    assert_met_without_held_acks(channel, tags, 2)
 
 
 def test_a_prefetch_fixed_while_the_queue_is_dry_is_met_without_held_acks() -> None:
@@ -137,11 +142,4 @@ def test_a_prefetch_fixed_while_the_queue_is_dry_is_met_without_held_acks() -> N
         channel.core.acknowledged(tags.pop(0), False, channel.now)
     channel.consumer.plan.filled = True
     channel.core.sampled(channel.consumer, channel.now)
-    for _ in range(60):
-        channel.attend()
-        if tags:
-            channel.core.acknowledged(tags.pop(0), False, channel.now)
-        channel.attend()
-        tags += channel.fill()
-    assert sum(lane.size for lane in channel.lanes) == 2
-    assert channel.consumer.window.held == 0
+    assert_met_without_held_acks(channel, tags, 2)

@@ -12,7 +12,7 @@ import pytest
 
 from controlmq import ArxModel, Limits, Loop, Sample, Tuning
 from controlmq.controllers import build, controller_from
-from controlmq.controllers.beyond_range import RESERVE_FACTOR
+from controlmq.controllers.beyond_range import BEYOND_FOLLOWED_FACTOR
 from controlmq.controllers.resolve import default_tuning, resolve
 from controlmq.controllers.selector import Selector
 from controlmq.goals import Goals
@@ -95,7 +95,7 @@ def test_a_goal_that_cannot_be_reached_goes_no_further_than_twice_what_its_rate_
     plant = Plant(most=most * SLOPE, noise=noise)
     run(plant, law, 100 * SLOPE, 3600)
     needed = max(most, END)
-    assert max(plant.prefetches) < RESERVE_FACTOR * needed * (1 + 5 * noise) + 0.01
+    assert max(plant.prefetches) < BEYOND_FOLLOWED_FACTOR * needed * (1 + 5 * noise) + 0.01
     assert statistics.fmean(plant.rates[20:]) == pytest.approx(SLOPE * most, rel=0.01)
 
 
@@ -152,8 +152,9 @@ def test_a_broker_that_does_no_more_is_not_asked_for_more_and_more(
     most = 12 * SLOPE
     plant = Plant(most=most, noise=noise, busy=0.4)
     run(plant, "pi", goal * most, 3600)
-    assert max(plant.prefetches) < 1.5 * RESERVE_FACTOR * 12 * (1 + 5 * noise) + 0.01
-    assert statistics.median(plant.prefetches) < RESERVE_FACTOR * 12 * (1 + 5 * noise) + 0.01
+    most = BEYOND_FOLLOWED_FACTOR * 12 * (1 + 5 * noise)
+    assert max(plant.prefetches) < 1.5 * most + 0.01
+    assert statistics.median(plant.prefetches) < most + 0.01
 
 
 def test_handlers_that_become_faster_are_followed() -> None:
@@ -213,7 +214,7 @@ def test_a_prefetch_put_in_force_by_hand_does_not_stay_where_it_is_of_no_use(
 ) -> None:
     plant = Plant(most=500.0, prefetch=prefetch)
     run(plant, "pi", 40 * SLOPE, 20)
-    assert max(plant.prefetches[1:]) <= RESERVE_FACTOR * END
+    assert max(plant.prefetches[1:]) <= BEYOND_FOLLOWED_FACTOR * END
 
 
 def test_another_goal_in_vain_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from controlmq import ArxModel, InputError, design_controller
 from controlmq.controllers import Gains
 from controlmq.controllers.controller_file import Tuning
 from controlmq.model import ConfidenceIntervals
-from simulator.studies.tournament.plants import Phase, Plant
+from simulator.studies.tournament.plants import Phase, TrialConsumer
 
 MODEL = ArxModel(
     a=0.1,
@@ -29,7 +29,9 @@ def identified() -> ArxModel:
     """From a short trace of a noisy consumer, so that its intervals are wide."""
     from tests.known.identified import fit_of, recorded
 
-    plant = Plant("noisy", [Phase(1, 0.02, 0.005, 4)], "exponential", jitter=0.3, interval=0.1)
+    plant = TrialConsumer(
+        "noisy", [Phase(1, 0.02, 0.005, 4)], "exponential", jitter=0.3, interval=0.1
+    )
     model = fit_of(recorded(plant, samples=30, seed=1)).model
     assert model is not None
     return model

@@ -26,7 +26,7 @@ from simulator import (
 from simulator.metrics import Latency
 from simulator.studies.tournament.entries import RATE
 from simulator.studies.tournament.peers import fixed
-from simulator.studies.tournament.plants import Phase, Plant, drive
+from simulator.studies.tournament.plants import Phase, TrialConsumer, drive
 from simulator.studies.tournament.trials import buffered, lost, second_half
 
 LIMITS = Limits(0.1, 1000.0)
@@ -51,7 +51,7 @@ COUNTED_MESSAGES, LEAST_COUNTED_SEEDS = 4e5, 5
 than 0.3 %, also with work that spreads by 1.5 of its mean. And seeds, at least."""
 
 
-def by_phase(plant: Plant, controller: Controller, seed: int) -> list[list[Sample]]:
+def by_phase(plant: TrialConsumer, controller: Controller, seed: int) -> list[list[Sample]]:
     """The samples of each phase."""
     steps = drive(plant, controller, seed)
     return [[step.sample for _, step in found] for _, found in groupby(steps, lambda at: at[0])]
@@ -106,7 +106,7 @@ def mean_waiting(found: Sequence[PhaseFound]) -> tuple[float, float]:
     )
 
 
-def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
+def least_found(plant: TrialConsumer, seed: int) -> list[PhaseFound]:
     """The law on a plant, phase by phase."""
     ours = by_phase(plant, Selector(Goals(), LIMITS), seed)
     full = by_phase(plant, fixed(1000.0), seed)
@@ -132,7 +132,7 @@ def least_found(plant: Plant, seed: int) -> list[PhaseFound]:
     return found
 
 
-def counted_soon(plant: Plant, messages: float = COUNTED_MESSAGES) -> list[float]:
+def counted_soon(plant: TrialConsumer, messages: float = COUNTED_MESSAGES) -> list[float]:
     """Messages/second in samples 16 to 25 of each phase, per those it settles at.
 
     Both are means over as many seeds as it takes to count this number of ``messages``.
@@ -154,7 +154,7 @@ def have_recovered(shares: Sequence[float]) -> int:
     return sum(abs(share - 1) <= RECOVERED_SHARE for share in shares)
 
 
-def pool(messages: float) -> Plant:
+def pool(messages: float) -> TrialConsumer:
     """2, 8 and again 2 handlers; each phase is long enough to handle more than ``messages``.
 
     It is a twentieth longer than busy handlers need.
@@ -164,10 +164,10 @@ def pool(messages: float) -> Plant:
         Phase(math.ceil(1.05 * messages * work / handlers), 0.02, work, handlers)
         for handlers in (2, 8, 2)
     ]
-    return Plant("pool", phases, "exponential")
+    return TrialConsumer("pool", phases, "exponential")
 
 
-def best_fixed(plant: Plant, seed: int) -> tuple[float, float]:
+def best_fixed(plant: TrialConsumer, seed: int) -> tuple[float, float]:
     """The least whole prefetch that loses at most 1 %, by bisection, and how many it buffers.
 
     It is compared with a prefetch that loses nothing on the same plant with the same seed, so that
@@ -196,7 +196,7 @@ def best_fixed(plant: Plant, seed: int) -> tuple[float, float]:
 # A rate
 
 
-def rate_found(plant: Plant, seed: int) -> dict[str, tuple[float, float]]:
+def rate_found(plant: TrialConsumer, seed: int) -> dict[str, tuple[float, float]]:
     """Mean size of the error and settled spread, percent of the goal, by the name of the law: ours,
     and the published PI with the model of the plant."""
     found = {}
@@ -219,7 +219,7 @@ def rate_found(plant: Plant, seed: int) -> dict[str, tuple[float, float]]:
 def quiet_settling(round_trip: float, work: float, share: float, law: Controller) -> int:
     """Samples from prefetch 1 until the rate stays within 2 % of a share of the capacity."""
     goal = share / work
-    plant = Plant("quiet", [Phase(40, round_trip, work, goal=goal)])
+    plant = TrialConsumer("quiet", [Phase(40, round_trip, work, goal=goal)])
     rates = [sample.rate for sample in by_phase(plant, law, 1)[0]]
     off = [k for k, rate in enumerate(rates) if abs(rate / goal - 1) > 0.02]
     return off[-1] + 1 if off else 0
@@ -233,7 +233,7 @@ PUBLISHED_ROUND_TRIP, PUBLISHED_WORK, SLOW_WORK = 0.1, 0.004, 0.04
 
 def waiting(prefetch: float, work: float) -> Sample:
     """The published consumer with a fixed prefetch, after 30 s."""
-    plant = Plant(
+    plant = TrialConsumer(
         "published", [Phase(60, PUBLISHED_ROUND_TRIP, work)], prefetch=prefetch, spread_acks=False
     )
     return by_phase(plant, fixed(prefetch), 1)[0][-1]
@@ -245,7 +245,9 @@ def buffer_time_found(goal: float, samples: int, seed: int = 1) -> list[list[Sam
         Phase(samples, PUBLISHED_ROUND_TRIP, work)
         for work in (PUBLISHED_WORK, SLOW_WORK, PUBLISHED_WORK)
     ]
-    return by_phase(Plant("published", phases), Selector(Goals(buffer_time=goal), LIMITS), seed)
+    return by_phase(
+        TrialConsumer("published", phases), Selector(Goals(buffer_time=goal), LIMITS), seed
+    )
 
 
 # Protecting what is behind the handlers
@@ -397,7 +399,7 @@ def day(hours: int, tracking: bool = True, seed: int = 1, samples: int = 3600) -
     law: Controller = selector if tracking else Untracked(selector)
     work = [0.002 if hour % 2 == 0 else 0.025 for hour in range(hours)]
     phases = [Phase(samples, 0.05, each) for each in work]
-    consumer = SimulatedConsumer(Plant("day", phases).scenario(), seed=seed)
+    consumer = SimulatedConsumer(TrialConsumer("day", phases).scenario(), seed=seed)
     consumer.pace(*selector.goals.pace(controlled=False))
     loop = Loop(consumer, law, None)
     rates, times, in_force = [0.0], [0.0], set()

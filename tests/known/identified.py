@@ -27,7 +27,7 @@ from identification.statistics import (
     total,
 )
 from simulator.plant import SimulatedConsumer
-from simulator.studies.tournament.plants import Plant, drawn
+from simulator.studies.tournament.plants import TrialConsumer, drawn
 
 BLOCK_SAMPLES = 5
 """Consecutive samples that are fitted or held out together, as documented."""
@@ -48,7 +48,7 @@ LEAST_OVERSHOOT_PERCENT = 1.0
 class Identified:
     """A simulated consumer, what identification made of its trace, and how the trace was made."""
 
-    plant: Plant
+    plant: TrialConsumer
     samples: int
     messages_a_sample: float
     fit: Fit
@@ -64,7 +64,7 @@ def identified_plants(number: int, draw_seed: int) -> Iterator[Identified]:
         yield Identified(noisy, samples, messages, fit)
 
 
-def recorded(plant: Plant, samples: int, seed: int) -> list[Transition]:
+def recorded(plant: TrialConsumer, samples: int, seed: int) -> list[Transition]:
     """The trace of a plant in its first phase, at levels in random order below its knee."""
     first = plant.phases[0]
     knee = first.handlers * (first.round_trip + first.work) / first.work

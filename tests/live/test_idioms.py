@@ -10,6 +10,7 @@ import pika.exceptions
 import pytest
 
 from controlmq.clients.channel_runner import clock
+from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.pika.wrap import wrap
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.errors import InputError
@@ -200,15 +201,23 @@ def test_refusing_messages(broker: Broker, connection: Any, queue_name: str) -> 
     assert_empty(broker, queue_name)
 
 
-def test_refusing_many_at_once_leaves_what_was_acknowledged_alone(
+def eight_out(
     broker: Broker, connection: Any, queue_name: str
-) -> None:
+) -> tuple[Any, ControlledConsumer, list[int]]:
+    """A channel, its consumer and the tags of its eight messages, none of which is answered."""
     fill(broker.parameters, queue_name, 8)
     channel = wrap(connection.channel(), prefetch=8)
     tags: list[int] = []
-    channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
+    tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
     process_until(connection, lambda: len(tags) == 8, "all came")
-    next(iter(channel.adaptive_consumers.values())).prefetch = 1
+    return channel, channel.adaptive_consumers[tag], tags
+
+
+def test_refusing_many_at_once_leaves_what_was_acknowledged_alone(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    channel, consumer, tags = eight_out(broker, connection, queue_name)
+    consumer.prefetch = 1
     for tag in tags[:4]:
         channel.basic_ack(tag)
     channel.basic_nack(tags[5], multiple=True, requeue=False)
@@ -220,15 +229,10 @@ def test_refusing_many_at_once_leaves_what_was_acknowledged_alone(
 def test_refusing_whatever_is_out_leaves_held_acks_alone(
     broker: Broker, connection: Any, queue_name: str
 ) -> None:
-    fill(broker.parameters, queue_name, 8)
-    channel = wrap(connection.channel(), prefetch=8)
-    tags: list[int] = []
-    tag = channel.basic_consume(queue_name, lambda _, method, *__: tags.append(method.delivery_tag))
-    process_until(connection, lambda: len(tags) == 8, "all came")
-    consumer = channel.adaptive_consumers[tag]
+    channel, consumer, tags = eight_out(broker, connection, queue_name)
     consumer.prefetch = 1
-    for each in tags:
-        channel.basic_ack(each)
+    for tag in tags:
+        channel.basic_ack(tag)
     assert consumer.held == 7
     channel.basic_nack(0, multiple=True, requeue=True)
     assert consumer.held == 0

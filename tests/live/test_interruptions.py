@@ -245,6 +245,22 @@ def test_what_an_interrupted_commit_acknowledged_is_not_in_flight_any_more(
     assert left_in(broker, queue_name) == list(range(2, COUNT))
 
 
+def handle_all_but_one(broker: Broker, queue_name: str, handled: list[int]) -> None:
+    """Consume with an interrupt that one message does not survive, and go on; then stop."""
+    with connected(broker.parameters) as connection:
+        channel = wrap(connection.channel(), prefetch=20, window="lanes", interval=60)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            handled.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
+        with pytest.raises(KeyboardInterrupt):
+            process_until(connection, lambda: len(handled) == COUNT, "it is interrupted")
+        process_until(connection, lambda: len(handled) == COUNT - 1, "the others are handled")
+        channel.stop_consuming()
+
+
 def test_a_message_that_an_interrupt_kept_from_the_handler_is_not_acknowledged(
     broker: Broker, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,18 +278,7 @@ def test_a_message_that_an_interrupt_kept_from_the_handler_is_not_acknowledged(
         return buffered(self)
 
     monkeypatch.setattr(BlockingAdapter, "buffered", interrupted)
-    with connected(broker.parameters) as connection:
-        channel = wrap(connection.channel(), prefetch=20, window="lanes", interval=60)
-
-        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            handled.append(int(body))
-            channel.basic_ack(method.delivery_tag)
-
-        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
-        with pytest.raises(KeyboardInterrupt):
-            process_until(connection, lambda: len(handled) == COUNT, "it is interrupted")
-        process_until(connection, lambda: len(handled) == COUNT - 1, "the others are handled")
-        channel.stop_consuming()
+    handle_all_but_one(broker, queue_name, handled)
     assert left_in(broker, queue_name) == [4]
 
 
@@ -295,18 +300,7 @@ def test_a_message_that_an_interrupt_kept_from_pika_is_not_acknowledged(
         received(self, lane_tag)
 
     monkeypatch.setattr(Runner, "received", interrupted)
-    with connected(broker.parameters) as connection:
-        channel = wrap(connection.channel(), prefetch=20, window="lanes", interval=60)
-
-        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            handled.append(int(body))
-            channel.basic_ack(method.delivery_tag)
-
-        channel.basic_consume(queue_name, on_message, consumer_tag="mine")
-        with pytest.raises(KeyboardInterrupt):
-            process_until(connection, lambda: len(handled) == COUNT, "it is interrupted")
-        process_until(connection, lambda: len(handled) == COUNT - 1, "the others are handled")
-        channel.stop_consuming()
+    handle_all_but_one(broker, queue_name, handled)
     (missing,) = set(range(COUNT)) - set(handled)
     assert left_in(broker, queue_name) == [missing]
 

@@ -78,7 +78,9 @@ def test_two_consumers_of_a_connection_share_a_rate_by_need(
 
         process_until(connection, most_is_for_the_busy_one, "the busy one has nearly all")
         idle.close()
-        process_until(connection, lambda: len(busy.member.books.members) == 1, "the other has left")
+        process_until(
+            connection, lambda: len(busy.member.shares.members) == 1, "the other has left"
+        )
         channel.close()
     assert numbers == list(range(len(numbers)))
 

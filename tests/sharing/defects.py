@@ -50,18 +50,18 @@ def newcomer_waits_for_nothing(patch: pytest.MonkeyPatch) -> None:
     plain = Member._due_at
 
     def due_at(self: Member) -> float:
-        return plain(self) if self.books is not None else self._hello_read_at + 0.1
+        return plain(self) if self.shares is not None else self._hello_read_at + 0.1
 
     patch.setattr(Member, "_due_at", due_at)
 
 
 def books_are_emptied_by_every_newcomer(patch: pytest.MonkeyPatch) -> None:
     def judge(self: Member, position: int, record: Any) -> None:
-        self.books = Shares()
+        self.shares = Shares()
         self._heard.clear()
 
     def next_record(self: Member, now: float) -> Any:
-        if self.books is None and self._hello is not None:
+        if self.shares is None and self._hello is not None:
             self._newest_renewal = -1
         return plain(self, now)
 
@@ -83,7 +83,7 @@ def lost_records_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
         plain_read(self, position, body, now)
 
     def opened(self: Member, now: float) -> None:
-        if self.books is None:
+        if self.shares is None:
             plain_opened(self, now)
             return
         self._open, self._awaited = True, False  # as if nothing had been written meanwhile
@@ -132,9 +132,9 @@ def more_is_given_than_is_free(patch: pytest.MonkeyPatch) -> None:
 
 def newcomers_leave_out_what_happened_since(patch: pytest.MonkeyPatch) -> None:
     def learn(self: Member, record: Any, now: float) -> None:
-        if isinstance(record, Renewal) and record.books is not None:
-            self.books = Shares.from_json(record.books)
-            self._heard = dict.fromkeys(self.books.members, now)
+        if isinstance(record, Renewal) and record.shares is not None:
+            self.shares = Shares.from_json(record.shares)
+            self._heard = dict.fromkeys(self.shares.members, now)
 
     patch.setattr(Member, "_learn", learn)
 

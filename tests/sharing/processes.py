@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 
 
 class SharingProcess:
@@ -73,12 +72,7 @@ class SharingProcesses:
     def __enter__(self) -> SharingProcesses:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self.all:
             if process.alive:
                 process.kill()

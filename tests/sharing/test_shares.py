@@ -1,4 +1,4 @@
-"""The books of those that share a rate: who gets how much, and what is no record."""
+"""The shares of those that share a rate: who gets how much, and what is no record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controlmq.sharing.shares import HEADROOM, Shares
 TOTAL = 100 * HEADROOM
 
 
-def books(*needs: float) -> Shares:
+def with_needs(*needs: float) -> Shares:
     """Members a, b, c ... with these needs, after some renewals."""
     shares = Shares()
     for position in range(4 * len(needs)):
@@ -28,7 +28,7 @@ def books(*needs: float) -> Shares:
 
 
 def split(*needs: float) -> list[float]:
-    return [holding.share for holding in books(*needs).members.values()]
+    return [holding.share for holding in with_needs(*needs).members.values()]
 
 
 def test_members_that_lack_something_have_the_same() -> None:
@@ -58,7 +58,7 @@ def test_the_shares_never_add_up_to_more_than_the_total() -> None:
 
 
 def test_a_newer_record_keeps_a_member() -> None:
-    shares = books(100, 100)
+    shares = with_needs(100, 100)
     last = shares.members["a"].last
     shares.expired("a", last - 1)
     assert "a" in shares.members
@@ -83,7 +83,7 @@ def test_the_lowest_goal_counts() -> None:
         Hello("a"),
         Found("a", 7),
         Leave("a"),
-        Renewal("a", 100.0, 1 / 3, 0.1, {"b": 3}, 12, books(5, 100).as_json()),
+        Renewal("a", 100.0, 1 / 3, 0.1, {"b": 3}, 12, with_needs(5, 100).as_json()),
     ],
     ids=lambda record: type(record).__name__,
 )
@@ -101,7 +101,7 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
         b'{"kind": "other", "by": "a"}',
         b'{"kind": "renewal", "by": "a", "goal": 0, "keep": 0, "need": 0}',
         b'{"kind": "renewal", "by": "a", "goal": "x", "keep": 0, "need": 0}',
-        b'{"kind": "renewal", "by": "a", "goal": 1, "keep": 0, "need": 0, "books": {"b": 1}}',
+        b'{"kind": "renewal", "by": "a", "goal": 1, "keep": 0, "need": 0, "shares": {"b": 1}}',
         b'{"kind": "found", "by": "a", "hello": "x"}',
         bytes(range(256)),
     ],

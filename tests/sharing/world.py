@@ -199,8 +199,8 @@ class World:
         self.most_burst = 0.0
         self.records = 0
         self._crashes = 0
-        self._books: dict[int, dict[str, Holding]] = {}
-        """The books after each record of the log."""
+        self._shares: dict[int, dict[str, Holding]] = {}
+        """The shares after each record of the log."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         for _ in range(members or rng.randint(1, 5)):
@@ -256,18 +256,18 @@ class World:
             process.member.read(position, record, process.clock())
             # What was read of a log before it lost its end may be another record.
             same_log = crashes == self._crashes
-            books = process.member.books
-            if books is not None and process.member._read == position and same_log:
-                self._check_books(position, books)
+            shares = process.member.shares
+            if shares is not None and process.member._read == position and same_log:
+                self._check_shares(position, shares)
 
         crashes = self._crashes
 
         return read
 
-    def _check_books(self, position: int, books: Shares) -> None:
-        """All that have read as far have the same books."""
-        if self._books.setdefault(position, dict(books.members)) != books.members:
-            raise Violation(f"books differ after record {position}{self._replay}")
+    def _check_shares(self, position: int, shares: Shares) -> None:
+        """All that have read as far have the same shares."""
+        if self._shares.setdefault(position, dict(shares.members)) != shares.members:
+            raise Violation(f"shares differ after record {position}{self._replay}")
 
     def _down(self, connection: Connection, action: Callable[[], None]) -> None:
         process = connection.process
@@ -363,7 +363,9 @@ class World:
         lost = self.rng.choice((0, 0, 1, 3))
         del self.log[max(0, len(self.log) - lost) :]
         self._crashes += 1
-        self._books = {each: books for each, books in self._books.items() if each < len(self.log)}
+        self._shares = {
+            each: shares for each, shares in self._shares.items() if each < len(self.log)
+        }
         for process in self.processes:
             process.disconnect(self.now)
 
@@ -405,8 +407,8 @@ class World:
     def check_live(self) -> None:
         """What is allowed is in use, where there is a process that could use it."""
         alive = [each for each in self.processes if each.alive and each.connection is not None]
-        if any(each.member.books is None for each in alive):
-            raise Violation(f"a newcomer never learnt the books{self._replay}")
+        if any(each.member.shares is None for each in alive):
+            raise Violation(f"a newcomer never learnt the shares{self._replay}")
         if alive and self.in_use() < LEAST_IN_USE * self.goal:
             raise Violation(
                 f"{self.in_use():g}/s are in use {SETTLING_SECONDS:g} s after disturbances, "

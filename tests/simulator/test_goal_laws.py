@@ -15,7 +15,7 @@ from controlmq.controllers.selector import Selector
 from controlmq.goals import Goals
 from controlmq.loop import Controller
 from simulator.studies.tournament import peers
-from simulator.studies.tournament.plants import Phase, Plant, drawn, with_rates
+from simulator.studies.tournament.plants import Phase, TrialConsumer, drawn, with_rates
 from tests.known.goal_cases import (
     LIMITS,
     PUBLISHED_WORK,
@@ -56,7 +56,7 @@ def assert_that_few_wait(found: Sequence[PhaseFound]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plants", [drawn(3, 7, 1e5), [pool(1e5)]], ids=["drawn", "pool"])
-def test_the_least_prefetch_costs_as_little_as_is_promised(plants: Sequence[Plant]) -> None:
+def test_the_least_prefetch_costs_as_little_as_is_promised(plants: Sequence[TrialConsumer]) -> None:
     """1.2 % in the mean and 2 % at worst, counted over 100,000 messages a phase."""
     found = [phase for plant in plants for phase in least_found(plant, 1)]
     assert statistics.fmean(phase.lost_percent for phase in found) <= 1.2
@@ -67,7 +67,7 @@ def test_the_least_prefetch_costs_as_little_as_is_promised(plants: Sequence[Plan
 def test_regular_work_does_not_cost_more_because_its_idleness_comes_in_lumps() -> None:
     """A slot too few leaves the handler idle for a tenth of its time, and a slot more for none."""
     phases = [Phase(300, 0.00382, 0.001546)]
-    (found,) = least_found(Plant("regular", phases), 1)
+    (found,) = least_found(TrialConsumer("regular", phases), 1)
     assert found.lost_percent < 1.5
 
 
@@ -75,7 +75,7 @@ def test_the_margin_of_the_least_prefetch_does_not_wind_up_at_the_upper_limit() 
     """Ten times the work after a round trip that the limit was too low for."""
     phases = [Phase(30, 0.02, 0.002), Phase(60, 0.2, 0.002), Phase(15, 0.2, 0.02)]
     limited = Selector(Goals(), Limits(0.1, 50.0))
-    _, at_limit, samples = by_phase(Plant("limited", phases), limited, 1)
+    _, at_limit, samples = by_phase(TrialConsumer("limited", phases), limited, 1)
     assert at_limit[-1].prefetch == 50.0
     assert samples[-1].prefetch < 20.0
 
@@ -94,7 +94,7 @@ def test_the_promise_of_few_that_wait_is_a_share_or_half_a_message() -> None:
     ],
     ids=lambda given: getattr(given, "name", ""),
 )
-def test_throughput_is_back_within_15_samples(plant: Plant, messages: float) -> None:
+def test_throughput_is_back_within_15_samples(plant: TrialConsumer, messages: float) -> None:
     """When the round trip triples or work doubles, or other handlers are there: in messages."""
     soon = counted_soon(plant, messages)
     assert have_recovered(soon) == len(plant.phases), soon
@@ -113,7 +113,7 @@ def test_a_rate_is_nearer_to_its_goal_than_under_the_published_pi_with_its_model
 
 def test_the_least_prefetch_follows_the_number_of_handlers() -> None:
     phases = [Phase(60, 0.02, 0.005, handlers) for handlers in (2, 8, 2)]
-    plant = Plant("pool", phases, "exponential")
+    plant = TrialConsumer("pool", phases, "exponential")
     for phase, samples in zip(phases, by_phase(plant, Selector(Goals(), LIMITS), 1), strict=True):
         rate = statistics.fmean(sample.rate for sample in samples[30:])
         assert rate > 0.97 * phase.capacity
@@ -128,13 +128,13 @@ def test_a_rate_without_a_model_is_there_within_five_samples(share: float, law: 
 
 def test_a_rate_below_that_of_one_message_at_a_time() -> None:
     """One message in two seconds, with one second of work."""
-    plant = Plant("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
+    plant = TrialConsumer("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
     (samples,) = by_phase(plant, Selector(Goals(goal=0.5), LIMITS), 1)
     assert sum(sample.arrivals for sample in samples) == pytest.approx(100, rel=0.05)
 
 
 def test_a_rate_is_held_with_little_more_than_it_needs() -> None:
-    plant = Plant("near", [Phase(80, 0.011, 0.001, goal=400.0)], "exponential", jitter=0.2)
+    plant = TrialConsumer("near", [Phase(80, 0.011, 0.001, goal=400.0)], "exponential", jitter=0.2)
     (samples,) = by_phase(plant, Selector(Goals(goal=400.0), LIMITS), 1)
     rates = [sample.rate for sample in samples[20:]]
     assert statistics.fmean(rates) == pytest.approx(400, rel=0.002)
@@ -195,7 +195,9 @@ def test_tasks_that_outlast_a_sample_wait_as_long_as_wanted(
     distribution: str, handlers: int
 ) -> None:
     """The filling of a window that grows would look like a higher rate where a sample has few."""
-    plant = Plant("tasks", [Phase(120, 0.001, 1.5, handlers)], distribution, prefetch=handlers)
+    plant = TrialConsumer(
+        "tasks", [Phase(120, 0.001, 1.5, handlers)], distribution, prefetch=handlers
+    )
     (samples,) = by_phase(plant, BufferTime(Limits(float(handlers), 100.0), 0.1), 1)
     waited = sum(sample.buffer_time * sample.arrivals for sample in samples)
     assert waited / sum(sample.arrivals for sample in samples) == pytest.approx(0.1, rel=0.2)

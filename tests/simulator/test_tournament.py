@@ -16,7 +16,7 @@ from controlmq.experiments.tournament import NOTES, verdict
 from controlmq.loop import Controller, Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, peers, run_trial
 from simulator.studies.tournament.plan import NAMED, Plan, best_variants, table_of
-from simulator.studies.tournament.plants import DRAWN, Phase, Plant, named_ceilings
+from simulator.studies.tournament.plants import DRAWN, Phase, TrialConsumer, named_ceilings
 from simulator.studies.tournament.trials import judge, mean_at_least
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
@@ -46,14 +46,14 @@ def test_a_sleep_makes_up_for_quick_messages_only() -> None:
     taken = [
         max(draw.lognormvariate(math.log(0.002) - sd**2 / 2, sd), 0.003) for _ in range(100_000)
     ]
-    spread = Plant("spread", (), "lognormal", 0.5)
+    spread = TrialConsumer("spread", (), "lognormal", 0.5)
     assert mean_at_least(spread, 0.002, 0.003) == pytest.approx(statistics.fmean(taken), rel=0.01)
     taken = [max(draw.expovariate(1 / 0.002), 0.003) for _ in range(100_000)]
-    random_work = Plant("random", (), "exponential")
+    random_work = TrialConsumer("random", (), "exponential")
     assert mean_at_least(random_work, 0.002, 0.003) == pytest.approx(
         statistics.fmean(taken), rel=0.01
     )
-    assert mean_at_least(Plant("steady", ()), 0.002, 0.003) == 0.003
+    assert mean_at_least(TrialConsumer("steady", ()), 0.002, 0.003) == 0.003
 
 
 def test_no_law_is_to_blame_for_the_first_sample() -> None:
@@ -89,7 +89,7 @@ costs 5."""
 def test_plants_that_no_law_was_tried_on_decide_who_wins(said: str) -> None:
     on_drawn, on_named = VERDICTS[said]
     names = [*(f"{DRAWN} 1.{k}" for k in range(3)), "stairs", "jitter"]
-    plants = [Plant(name, ()) for name in names]
+    plants = [TrialConsumer(name, ()) for name in names]
     costs = {"least": (1.0,) * 3 + (5.0,) * 2, "fixed 10": on_drawn + on_named}
     trials = [Trial("least", law, plant, 1) for law in costs for plant in plants]
     found = [{"lost": each, "buffered": 0.0} for law in costs.values() for each in law]

@@ -38,7 +38,7 @@ class Adapter(Books):
         consumer = Consumer(tag, tag, target, given.shape(), now)
         if given.at_most:
             consumer.pace(given.at_most, given.burst)
-        subscription = Subscription(consumer, queue)
+        subscription = Subscription(consumer, queue, target, given)
         subscription.limit_rate(given.at_most, now)
         self.subscriptions.append(subscription)
         self.open(self.core.subscribe(consumer, now), first=True)

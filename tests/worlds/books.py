@@ -11,6 +11,7 @@ from controlmq.consumer.lanes import Lane
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 from tests.worlds.broker import BrokerQueue, Violation
+from tests.worlds.circumstances import Circumstances
 
 if TYPE_CHECKING:
     from tests.worlds.world import World
@@ -34,6 +35,7 @@ class Subscription:
         "asked",
         "bound",
         "burst",
+        "circumstances",
         "consumer",
         "doomed",
         "held",
@@ -59,12 +61,15 @@ class Subscription:
         "window",
     )
 
-    def __init__(self, consumer: Consumer, queue: BrokerQueue) -> None:
+    def __init__(
+        self, consumer: Consumer, queue: BrokerQueue, target: float, circumstances: Circumstances
+    ) -> None:
         self.consumer = consumer
         self.queue = queue
+        self.circumstances = circumstances
         self.window = consumer.window
         self.sensors = consumer.sensors
-        self.max_held = consumer.window.max_held
+        self.max_held = circumstances.most_held(target)
         self.target = consumer.window.target
         self.samples: list[Sample] = []
         """Those that a law has seen."""
@@ -124,8 +129,8 @@ class Subscription:
             self.lowest = math.inf  # an unbounded stretch: counted anew
             self.burst = 0.0
         self.bound = bound
-        bucket = self.consumer.gate.bucket
-        self.burst = max(self.burst, bucket.burst if bucket is not None else 0.0)
+        if bound:
+            self.burst = max(self.burst, self.circumstances.largest_burst(bound))
 
     def handed_over(self, now: float) -> None:
         """A message is handed over: in no stretch more than its bound and the burst."""

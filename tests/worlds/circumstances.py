@@ -13,6 +13,12 @@ from controlmq.loop import Controller
 
 Draw = Callable[[], float]
 
+DEFAULT_MAX_HELD = 250
+"""Acks that are held at most, as the docs promise."""
+
+DEFAULT_BURST_SECONDS = 0.05
+"""Seconds whose messages a bound lets through at once, as the docs promise; at least one."""
+
 
 @dataclass(slots=True)
 class Circumstances:
@@ -82,6 +88,22 @@ class Circumstances:
             max_hold=self.max_hold,
             interval=self.interval,
         )
+
+    def most_held(self, target: float) -> int:
+        """Acks that a consumer that starts with this prefetch may hold at most."""
+        if self.max_held is not None:
+            return self.max_held
+        if self.window != "single":
+            high = math.inf if self.limits is None else math.ceil(self.limits.high)
+            return int(min(DEFAULT_MAX_HELD, high))
+        # All that its one subscription has, which is as large as the prefetch may become.
+        if self.limits is not None:
+            return math.ceil(self.limits.high)
+        return max(math.ceil(target), DEFAULT_MAX_HELD if self.controlled else 0)
+
+    def largest_burst(self, rate: float) -> float:
+        """Messages that a bound of ``rate`` lets through at once."""
+        return max(1.0, DEFAULT_BURST_SECONDS * rate) if self.burst is None else self.burst
 
 
 def drawn(rng: random.Random, seed: int) -> Circumstances:

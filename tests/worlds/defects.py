@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from controlmq.consumer import consumer as consumer_module
 from controlmq.consumer.bucket import Bucket
 from controlmq.consumer.commands import CancelLanes
 from controlmq.consumer.consumer import Consumer
@@ -81,6 +82,11 @@ def too_many_acks_are_held(patch: pytest.MonkeyPatch) -> None:
             self.max_held -= 1
 
     patch.setattr(Window, "release", one_more)
+
+
+def one_more_ack_is_allowed_than_the_user_asked_for(patch: pytest.MonkeyPatch) -> None:
+    max_held = consumer_module._max_held
+    patch.setattr(consumer_module, "_max_held", lambda most, shape: max_held(most, shape) + 1)
 
 
 def a_change_of_lanes_requeues(patch: pytest.MonkeyPatch) -> None:
@@ -338,6 +344,15 @@ def tokens_come_too_soon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Bucket, "_set", faster)
 
 
+def the_burst_that_the_user_asked_for_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    pace = Consumer.pace
+
+    def with_the_default(self: Consumer, rate: float | None, burst: float | None = None) -> None:
+        pace(self, rate)
+
+    patch.setattr(Consumer, "pace", with_the_default)
+
+
 def a_new_rate_fills_the_bucket(patch: pytest.MonkeyPatch) -> None:
     def anew(self: Bucket, rate: float, burst: float, now: float) -> None:
         self.__init__(rate, burst)  # type: ignore[misc]
@@ -408,6 +423,7 @@ def a_prefetch_is_not_limited(patch: pytest.MonkeyPatch) -> None:
 BOUND_DEFECTS: list[Defect] = [
     a_bunch_passes_the_gate,
     tokens_come_too_soon,
+    the_burst_that_the_user_asked_for_is_ignored,
     a_new_rate_fills_the_bucket,
     the_last_that_came_is_handed_over_first,
     what_waits_is_forgotten_at_a_stop,
@@ -422,6 +438,7 @@ DEFECTS: list[Defect] = [
     a_slot_is_counted_twice,
     an_ack_is_held_past_its_time,
     too_many_acks_are_held,
+    one_more_ack_is_allowed_than_the_user_asked_for,
     a_change_of_lanes_requeues,
     a_lane_tag_is_used_again,
     held_acks_are_forgotten_at_a_stop,

@@ -200,6 +200,8 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
     def _on_consumer_message_delivery(
         self, channel: Any, method: Any, properties: Any, body: bytes
     ) -> None:
+        # Overridden here and not in private.py, as _dispatch_events is, to spare every message a
+        # call; private.check looks for both.
         self._runner.received(method.consumer_tag)
         # pika stored this bound method, so it also comes here when the channel is its own again.
         BlockingChannel._on_consumer_message_delivery(self, channel, method, properties, body)
@@ -227,7 +229,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         adapter.write_now()
 
     def _dispatch_events(self) -> None:
-        # Overridden here and not in private.py, to spare every message a call.
+        # Overridden here for the reason that _on_consumer_message_delivery has.
         adapter, runner = self._adapter, self._runner
         adapter.dispatching = True
         try:

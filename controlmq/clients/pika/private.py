@@ -1,10 +1,14 @@
-"""All that we use of pika beyond its public interface, in one place, checked before use."""
+"""What we use of pika beyond its public interface, in one place, checked before use.
+
+Two methods of a blocking channel are overridden in its class instead, and checked here, too.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from inspect import signature
 from operator import attrgetter
 from typing import Any
 
@@ -35,11 +39,19 @@ BLOCKING_NAMES = (
 MODULE_NAMES = (
     "_QueueConsumerGeneratorInfo",
     "_ConsumerInfo",
+    "_ConsumerInfo.ACTIVE",
+    "_ConsumerInfo.state",
     "_ConsumerDeliveryEvt",
     "_ConsumerCancellationEvt",
     "BlockingConnection._acquire_event_dispatch",
     "BlockingConnection._request_channel_dispatch",
 )
+CONSTRUCTOR_ARGUMENTS = {
+    "_ConsumerInfo": ("consumer_tag", "auto_ack", "on_message_callback"),
+    "_ConsumerDeliveryEvt": ("method", "properties", "body"),
+    "_QueueConsumerGeneratorInfo": ("params", "consumer_tag"),
+}
+"""What classes of that module are made with: these come first, and others have defaults."""
 ASYNCHRONOUS_NAMES = (
     "_raise_if_not_open",
     "_generate_consumer_tag",
@@ -79,6 +91,11 @@ def check(channel: Any) -> None:
         if not hasattr(inner.callbacks, "_stack"):
             missing.append("callbacks._stack")
     missing += [name for name in MODULE_NAMES if not _has(blocking_connection, name)]
+    missing += [
+        f"{name}({', '.join(arguments)})"
+        for name, arguments in CONSTRUCTOR_ARGUMENTS.items()
+        if name not in missing and not _takes(getattr(blocking_connection, name), arguments)
+    ]
     if missing:
         raise ControlmqError(
             f"pika {pika.__version__} has no {', '.join(missing)}, which wrapping needs; install "
@@ -93,7 +110,16 @@ def _missing(owner: Any, names: Iterable[str]) -> list[str]:
 
 def _has(module: Any, name: str) -> bool:
     owner, _, attribute = name.rpartition(".")
+    if owner and not hasattr(module, owner):
+        return True  # not missing besides its owner, which is named by itself
     return hasattr(getattr(module, owner) if owner else module, attribute)
+
+
+def _takes(kind: type, arguments: tuple[str, ...]) -> bool:
+    taken = list(signature(kind).parameters.values())
+    first, others = taken[: len(arguments)], taken[len(arguments) :]
+    names = tuple(each.name for each in first)
+    return names == arguments and all(each.default is not each.empty for each in others)
 
 
 def asynchronous(channel: Any) -> Any:

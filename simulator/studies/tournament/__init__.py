@@ -1,7 +1,7 @@
 """A tournament of laws for goals: ours and those of other projects, on the same plants."""
 
 from simulator.studies.tournament.entries import TABLES, Entry
-from simulator.studies.tournament.plants import Phase, Plant, drawn, drive
+from simulator.studies.tournament.plants import Phase, TrialConsumer, drawn, drive
 from simulator.studies.tournament.trials import METRICS, Trial, cost, run_trial
 
 __all__ = [
@@ -9,8 +9,8 @@ __all__ = [
     "TABLES",
     "Entry",
     "Phase",
-    "Plant",
     "Trial",
+    "TrialConsumer",
     "cost",
     "drawn",
     "drive",

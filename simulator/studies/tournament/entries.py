@@ -24,7 +24,7 @@ from controlmq.loop import Controller, Loop
 from controlmq.model import ArxModel
 from simulator.plant import SimulatedConsumer
 from simulator.studies.tournament import peers
-from simulator.studies.tournament.plants import Plant
+from simulator.studies.tournament.plants import TrialConsumer
 
 LIMITS = Limits(0.1, 1000.0)
 
@@ -53,7 +53,7 @@ class Entry:
 
 
 @cache
-def model_of(plant: Plant) -> ArxModel:
+def model_of(plant: TrialConsumer) -> ArxModel:
     """A model of a plant in its first phase, by least squares on levels below the knee."""
     first = plant.phases[0]
     knee = first.handlers * (first.round_trip + first.work) / first.work
@@ -81,11 +81,11 @@ def fitted(
     return ArxModel(a, float(max(b, 1e-6)), float(c), interval, linear_range)
 
 
-def _published(kind: str) -> Callable[[Plant], Controller]:
+def _published(kind: str) -> Callable[[TrialConsumer], Controller]:
     return lambda plant: build(default_tuning(kind, model_of(plant)), LIMITS)
 
 
-def _deadbeat(plant: Plant) -> Controller:
+def _deadbeat(plant: TrialConsumer) -> Controller:
     model = model_of(plant)
     return build(Tuning("pi", place("pi", model, (1.0, 0.0, 0.0)), model), LIMITS)
 
@@ -106,27 +106,27 @@ def _gains(scale: Sequence[float]) -> list[Mapping[str, float]]:
     return [{}, *({"scale": value} for value in scale)]
 
 
-def least(plant: Plant) -> Controller:
+def least(plant: TrialConsumer) -> Controller:
     """Ours without a goal."""
     return Selector(Goals(), LIMITS)
 
 
-def scale(plant: Plant) -> Controller:
+def scale(plant: TrialConsumer) -> Controller:
     """Ours for a rate by the prefetch alone."""
     return Scale(LIMITS)
 
 
-def paced(plant: Plant) -> Controller:
+def paced(plant: TrialConsumer) -> Controller:
     """Ours for a rate: a bucket, and the least prefetch that it needs."""
     return Selector(Goals(goal=1.0), LIMITS)
 
 
-def ceiling(plant: Plant) -> Controller:
+def ceiling(plant: TrialConsumer) -> Controller:
     """Ours for a ceiling."""
     return Selector(Goals(at_most=1.0), LIMITS)
 
 
-def waiting(plant: Plant) -> Controller:
+def waiting(plant: TrialConsumer) -> Controller:
     """Ours for a time in the buffer."""
     return Selector(Goals(buffer_time=1.0), LIMITS)
 

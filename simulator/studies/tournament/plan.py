@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from controlmq.student import Interval, mean_interval
 from simulator.studies.tournament.entries import TABLES, Entry
 from simulator.studies.tournament.plants import (
-    Plant,
+    TrialConsumer,
     drawn,
     named_ceilings,
     named_rates,
@@ -30,7 +30,7 @@ HELD_OUT_DRAW = 8317
 After a change of a law they are new to it no more: take another seed, and make the page again.
 """
 
-NAMED: dict[str, Callable[[], list[Plant]]] = {
+NAMED: dict[str, Callable[[], list[TrialConsumer]]] = {
     "rate": named_rates,
     "at_most": named_ceilings,
     "buffer_time": named_times,
@@ -57,7 +57,7 @@ class Plan:
     messages: float = 2e4
     draw: int = HELD_OUT_DRAW
 
-    def plants(self, table: str, number: int, seed: int) -> list[Plant]:
+    def plants(self, table: str, number: int, seed: int) -> list[TrialConsumer]:
         """Drawn plants with the goal of a table."""
         plants = drawn(number, seed, self.messages)
         if table == "rate":

@@ -51,8 +51,8 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Plant:
-    """A consumer and what happens to it.
+class TrialConsumer:
+    """A consumer to try laws on, and what happens to it: the words that a plant is made from.
 
     ``distribution`` is that of the work, ``cv`` its spread per mean where it is lognormal;
     ``jitter`` is the mean of what each direction of the link takes longer, a share of half of the
@@ -98,7 +98,7 @@ class Plant:
         )
 
 
-def drive(plant: Plant, controller: Controller, seed: int) -> Iterator[tuple[Phase, Step]]:
+def drive(plant: TrialConsumer, controller: Controller, seed: int) -> Iterator[tuple[Phase, Step]]:
     """The steps of a loop through all phases; a selector with a rate gets a bucket for it."""
     consumer = SimulatedConsumer(plant.scenario(), seed=seed)
     simulation = consumer.simulation
@@ -126,7 +126,7 @@ def _pursue(consumer: SimulatedConsumer, selector: Selector, goal: float) -> Non
     consumer.pace(*selector.goals.pace(controlled=False))
 
 
-def drawn(number: int, seed: int, messages: float = 1e5) -> list[Plant]:
+def drawn(number: int, seed: int, messages: float = 1e5) -> list[TrialConsumer]:
     """``number`` plants drawn at random; each has three phases: as drawn, round trip x3, work x2.
 
     Every phase is as long as it takes to handle this number of ``messages``.
@@ -135,7 +135,7 @@ def drawn(number: int, seed: int, messages: float = 1e5) -> list[Plant]:
     return [_drawn(draw, f"{DRAWN} {seed}.{k}", messages) for k in range(1, number + 1)]
 
 
-def _drawn(draw: random.Random, name: str, messages: float) -> Plant:
+def _drawn(draw: random.Random, name: str, messages: float) -> TrialConsumer:
     round_trip = math.exp(draw.uniform(math.log(0.001), math.log(0.1)))
     work = math.exp(draw.uniform(math.log(0.0005), math.log(0.02)))
     handlers = draw.choice((1, 1, 2, 4, 8))
@@ -152,7 +152,7 @@ def _drawn(draw: random.Random, name: str, messages: float) -> Plant:
         phase(3 * round_trip, work),
         phase(3 * round_trip, 2 * work),
     )
-    return Plant(name, phases, distribution, cv, jitter)
+    return TrialConsumer(name, phases, distribution, cv, jitter)
 
 
 # With goals
@@ -161,7 +161,7 @@ ROUND_TRIP, WORK = 0.0115, 0.001
 """Seconds: about the published consumer, with one handler."""
 
 
-def named_rates(samples: int = 40) -> list[Plant]:
+def named_rates(samples: int = 40) -> list[TrialConsumer]:
     """Consumers with a rate to hold, each with what may happen to one."""
 
     def phase(
@@ -173,9 +173,9 @@ def named_rates(samples: int = 40) -> list[Plant]:
     ) -> Phase:
         return Phase(samples, round_trip, work, handlers, goal, share)
 
-    def plant(name: str, *phases: Phase, **how: Any) -> Plant:
+    def plant(name: str, *phases: Phase, **how: Any) -> TrialConsumer:
         usual: dict[str, Any] = {"distribution": "exponential", "spread_acks": True}
-        return Plant(name, phases, **usual | how)
+        return TrialConsumer(name, phases, **usual | how)
 
     return [
         plant("published, 400", phase(400.0), distribution="deterministic"),
@@ -202,7 +202,7 @@ DIFFER_BY_GOAL = ("published, 450", "stairs", "goal above capacity")
 """Named consumers that are another one of them, but for the rate."""
 
 
-def named_ceilings(samples: int = 40) -> list[Plant]:
+def named_ceilings(samples: int = 40) -> list[TrialConsumer]:
     """The same with a ceiling in the place of the rate.
 
     The stairs are left out: the first sample below a ceiling that is lowered was still decided
@@ -212,7 +212,7 @@ def named_ceilings(samples: int = 40) -> list[Plant]:
     return [replace(plant, spread_acks=False) for plant in plants]
 
 
-def named_without_goals(samples: int = 40) -> list[Plant]:
+def named_without_goals(samples: int = 40) -> list[TrialConsumer]:
     """The same without a goal, each once."""
     return [
         _with_goal(replace(plant, name=plant.name.removesuffix(", 400")), math.nan)
@@ -221,13 +221,13 @@ def named_without_goals(samples: int = 40) -> list[Plant]:
     ]
 
 
-def named_times(samples: int = 40) -> list[Plant]:
+def named_times(samples: int = 40) -> list[TrialConsumer]:
     """The same with a time in the buffer to hold; no law can while the queue is empty."""
     plants = named_without_goals(samples)
     return with_times([plant for plant in plants if plant.name != "pause and burst"])
 
 
-def with_rates(plants: Sequence[Plant], share: float = 0.6) -> list[Plant]:
+def with_rates(plants: Sequence[TrialConsumer], share: float = 0.6) -> list[TrialConsumer]:
     """Plants with a rate to hold that every phase can reach: a share of the least capacity."""
     return [
         _with_goal(plant, share * min(phase.capacity for phase in plant.phases), spread_acks=True)
@@ -235,16 +235,16 @@ def with_rates(plants: Sequence[Plant], share: float = 0.6) -> list[Plant]:
     ]
 
 
-def with_ceilings(plants: Sequence[Plant], share: float = 0.8) -> list[Plant]:
+def with_ceilings(plants: Sequence[TrialConsumer], share: float = 0.8) -> list[TrialConsumer]:
     """Plants with a ceiling that is a share of the first capacity, and above a later one."""
     return [_with_goal(plant, share * plant.phases[0].capacity) for plant in plants]
 
 
-def with_times(plants: Sequence[Plant], works: float = 10.0) -> list[Plant]:
+def with_times(plants: Sequence[TrialConsumer], works: float = 10.0) -> list[TrialConsumer]:
     """Plants with a time in the buffer to hold: that of so many messages at first."""
     return [_with_goal(plant, works * plant.phases[0].work) for plant in plants]
 
 
-def _with_goal(plant: Plant, goal: float, **how: Any) -> Plant:
+def _with_goal(plant: TrialConsumer, goal: float, **how: Any) -> TrialConsumer:
     phases = [replace(phase, goal=goal) for phase in plant.phases]
     return replace(plant, phases=tuple(phases), **how)

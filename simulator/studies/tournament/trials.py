@@ -12,7 +12,7 @@ from itertools import islice
 from controlmq.loop import Controller, Sample
 from simulator.studies.tournament.entries import find
 from simulator.studies.tournament.peers import fixed
-from simulator.studies.tournament.plants import Phase, Plant, drive
+from simulator.studies.tournament.plants import Phase, TrialConsumer, drive
 
 METRICS: dict[str, dict[str, str]] = {
     "rate": {
@@ -44,7 +44,7 @@ class Trial:
 
     table: str
     entry: str
-    plant: Plant
+    plant: TrialConsumer
     seed: int
     chosen: Mapping[str, float] = field(default_factory=dict)
 
@@ -59,7 +59,9 @@ def run_trial(trial: Trial) -> dict[str, float]:
     return judge(trial.table, phases, full)
 
 
-def by_phase(plant: Plant, controller: Controller, seed: int) -> list[tuple[Phase, list[Sample]]]:
+def by_phase(
+    plant: TrialConsumer, controller: Controller, seed: int
+) -> list[tuple[Phase, list[Sample]]]:
     """The samples of each phase, also where one phase is like the next."""
     steps = drive(plant, controller, seed)
     return [
@@ -90,7 +92,7 @@ def cost(table: str, metrics: Mapping[str, float]) -> float:
 
 
 @cache
-def rates_without_loss(plant: Plant, seed: int) -> tuple[float, ...]:
+def rates_without_loss(plant: TrialConsumer, seed: int) -> tuple[float, ...]:
     """The settled rate of each phase with more prefetch than is needed."""
     return tuple(
         statistics.fmean(sample.rate for sample in second_half(samples))
@@ -113,7 +115,7 @@ def _rate(phases: Sequence[tuple[Phase, Sequence[Sample]]]) -> dict[str, float]:
     return {"error": statistics.fmean(errors), "sd": statistics.fmean(spreads)}
 
 
-def _asleep(plant: Plant) -> Plant:
+def _asleep(plant: TrialConsumer) -> TrialConsumer:
     """The plant whose handlers sleep until their share of the ceiling has passed.
 
     Work that is longer than its share needs no sleep. Here each message takes the mean of both,
@@ -126,7 +128,7 @@ def _asleep(plant: Plant) -> Plant:
     return replace(plant, phases=tuple(phases), distribution="deterministic", cv=0.0)
 
 
-def mean_at_least(plant: Plant, work: float, least: float) -> float:
+def mean_at_least(plant: TrialConsumer, work: float, least: float) -> float:
     """The mean of ``max(X, least)`` for the plant's distribution of work ``X`` with this mean."""
     if plant.distribution == "exponential":
         return least + work * math.exp(-least / work)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from controlmq.clients.celery.handled_tasks import (
-    MOST_REMEMBERED,
-    REDELIVERY_SECONDS,
-    REMEMBERED_SECONDS,
-    HandledTasks,
-    TaskKey,
-    task_key,
-)
+import celery
+
+from controlmq.clients.celery.handled_tasks import HandledTasks, TaskKey, task_key
+from controlmq.clients.handled import MOST_REMEMBERED, REDELIVERY_SECONDS, REMEMBERED_SECONDS
 
 FIRST = TaskKey("a", 0)
 
@@ -22,6 +18,19 @@ def test_what_was_acknowledged_before_a_loss_is_known_once() -> None:
     assert not tasks.has(TaskKey("a", 1), 3.0), "a retry is another message"
     assert tasks.has(FIRST, 3.0)
     assert not tasks.has(FIRST, 3.0), "a later message with the same id runs"
+
+
+def test_a_task_is_known_however_late_celery_notices_the_loss() -> None:
+    conf = celery.Celery().conf
+    # py-amqp gives up after two heartbeats. Celery looks that often for what came, and for the end.
+    noticed = (
+        2 * conf.broker_heartbeat + 2 * conf.broker_heartbeat / conf.broker_heartbeat_checkrate
+    )
+    tasks = HandledTasks(longest_hold=0.0)
+    tasks.acknowledged(FIRST, 0.0)
+    tasks.acknowledged(TaskKey("b", 0), noticed - 1.0)
+    tasks.connection_lost(noticed)
+    assert tasks.has(FIRST, noticed + 1.0)
 
 
 def test_what_ended_after_the_loss_is_known_too() -> None:
@@ -48,6 +57,18 @@ def test_there_is_a_bound_on_what_is_remembered() -> None:
     tasks.connection_lost(0.0)
     assert not tasks.has(TaskKey("0", 0), 1.0)
     assert tasks.has(TaskKey("1", 0), 1.0)
+
+
+def test_a_task_that_is_acknowledged_again_is_among_the_last() -> None:
+    tasks = HandledTasks(longest_hold=10.0)
+    tasks.acknowledged(FIRST, 0.0)
+    for number in range(MOST_REMEMBERED - 1):
+        tasks.acknowledged(TaskKey(str(number), 0), 0.0)
+    tasks.acknowledged(FIRST, 0.0)
+    tasks.acknowledged(TaskKey("b", 0), 0.0)
+    tasks.connection_lost(0.0)
+    assert tasks.has(FIRST, 1.0)
+    assert not tasks.has(TaskKey("0", 0), 1.0)
 
 
 def test_a_message_without_an_id_has_no_key() -> None:
