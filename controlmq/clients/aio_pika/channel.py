@@ -22,7 +22,8 @@ from controlmq.clients.aio_pika.receiving import (
     nothing,
 )
 from controlmq.clients.channel_runner import Runner, clock
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.handled import ChannelAcks
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer

@@ -12,11 +12,8 @@ from controlmq.clients.celery.handled_tasks import HandledTasks
 from controlmq.clients.celery.pool_load import PoolLoad, QueueLoad
 from controlmq.clients.celery.shares import shares
 from controlmq.clients.channel_runner import Runner
-from controlmq.clients.controlled_consumer import (
-    LANES_IN_VAIN,
-    ControlledConsumer,
-    Controllers,
-)
+from controlmq.clients.controlled_consumer import LANES_IN_VAIN, ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Buckets
 from controlmq.controllers.limits import Limits

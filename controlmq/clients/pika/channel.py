@@ -13,7 +13,8 @@ from pika.exceptions import ChannelClosedByClient, DuplicateConsumerTag
 
 from controlmq.clients.adapter import Adapter
 from controlmq.clients.channel_runner import Known, Runner, clock
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.handled import ChannelAcks, GivenAcks
 from controlmq.clients.interrupts import held_interrupts
 from controlmq.clients.pika import private
