@@ -60,8 +60,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.interval is not None:
             above_zero("interval", self.interval)
-            if self.controller is not None:
-                self.controller.check_interval(self.interval)
+        if self.controller is not None:
+            self.controller.check_interval(self.sample_interval)
         if self.prefetch is not None:
             above_zero("prefetch", self.prefetch)
             prefetch_count("prefetch", self.prefetch)

@@ -34,7 +34,7 @@ class P(RateLaw):
         *,
         beyond: BeyondRange | None = None,
     ) -> None:
-        super().__init__(limits, beyond)
+        super().__init__(limits, beyond, model)
         self._gains = gains
         self._model = model
         self._transfer: float | None = None
