@@ -47,6 +47,8 @@ class ControlledConsumer:
         controller: Controller | None,
         asked: float | None,
         runner: Runner,
+        *,
+        tag_is_new: bool = True,
     ) -> None:
         self._goals = settings.goals.of(queue)
         self._controlled = settings.controller is not None
@@ -69,7 +71,7 @@ class ControlledConsumer:
             start, controller = self._off.whole(start), None
             if settings.window != "single" or self._off.for_good:
                 shape = settings.shape(None, None)
-        self.plant = Consumer(tag, queue, start, shape, clock())
+        self.plant = Consumer(tag, queue, start, shape, clock(), tag_is_new=tag_is_new)
         self.last: Step | None = None
         self._group = settings.group
         self._runner = runner

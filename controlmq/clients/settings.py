@@ -15,7 +15,7 @@ from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, ModelSpec, ResolvedController, resolve
 from controlmq.controllers.selector import Selector
-from controlmq.errors import InputError
+from controlmq.errors import ControlmqError, InputError
 from controlmq.goals import GivenByQueue, Goals, GoalsByQueue
 from controlmq.loop import Controller, Step, Transition
 
@@ -55,7 +55,8 @@ class Settings:
     group: str | None = None
     shared: str | None = None
     fixed: bool = False
-    """Whether control has ended: every consumer from now on keeps the prefetch it starts with."""
+    """Whether no law moves a prefetch, because control has ended or the client moves it: every
+    consumer from now on keeps what it starts with or is given."""
 
     def __post_init__(self) -> None:
         if self.interval is not None:
@@ -113,6 +114,19 @@ class Settings:
             return self
         longest = CONSUMER_TIMEOUT_SHARE * timeout / 1000  # given in milliseconds
         return replace(self, max_hold=min(self.max_hold, longest))
+
+    def read_again(self) -> Settings:
+        """The same with the controller that its file holds now.
+
+        Where the file is missing or invalid this is logged, and the controller stays what it was.
+        """
+        if self.controller is None or self.controller.file is None:
+            return self
+        try:
+            return replace(self, controller=self.controller.read_again())
+        except ControlmqError as error:
+            log.error("%s; the controller read before is used", str(error).rstrip("."))
+            return self
 
     def adapts(self, goals: Goals) -> bool:
         """Whether the prefetch of a consumer with these goals moves."""

@@ -84,10 +84,20 @@ class Consumer:
     """One adaptive consumer: its queue, and the window that moves to the prefetch it is given.
 
     ``kind`` says how the window is made: ``"lanes"``, ``"single"`` (one subscription, held acks
-    alone) or, until the queue has shown which it allows, ``"auto"``.
+    alone) or, until the queue has shown which it allows, ``"auto"``. ``tag_is_new`` says that the
+    channel has had no consumer of this tag before.
     """
 
-    def __init__(self, tag: str, queue: str, prefetch: float, shape: Shape, now: float) -> None:
+    def __init__(
+        self,
+        tag: str,
+        queue: str,
+        prefetch: float,
+        shape: Shape,
+        now: float,
+        *,
+        tag_is_new: bool = True,
+    ) -> None:
         prefetch = min(prefetch, MOST_PREFETCH)
         self.tag = tag
         self.queue = queue
@@ -103,8 +113,7 @@ class Consumer:
         """When the core has to look at the sample and the lanes; acks have times of their own."""
         self.notices: list[Notice] = []
         self.cancelled = False
-        self.tag_is_new = True
-        """Whether the channel has had no consumer of this tag before."""
+        self.tag_is_new = tag_is_new
         self.unseen = True
         """Whether no message has come yet."""
         self.pending: Lane | None = None

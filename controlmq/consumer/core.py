@@ -61,6 +61,10 @@ class Core(Messages):
         self._attend_by(consumer, consumer.next_sample)
         return lane
 
+    def named(self, consumer: Consumer, queue: str) -> None:
+        """The broker has told the name of a consumer's queue, which it chose itself."""
+        consumer.queue = queue
+
     def lane_opened(self, lane: Lane, now: float) -> None:
         """The broker confirmed ``lane``."""
         consumer = lane.consumer
