@@ -102,7 +102,7 @@ class Core(Messages):
         elif awaited:
             self._cancel_leaving()
 
-    def cancelled_by_broker(self, lane_tag: str, now: float) -> Consumer | None:
+    def cancelled_by_broker(self, lane_tag: str) -> Consumer | None:
         """The consumer that is gone because the broker cancelled one of its lanes.
 
         The other lanes go with it: the user has one consumer. Its own lane is cancelled too:
