@@ -16,7 +16,7 @@ from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import HandlerPool, Sensors
 from controlmq.consumer.spread import Spread
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 WindowChoice = Literal["auto", "lanes", "single"]
 """``lanes``: the window grows by further consumers on the channel. ``single``: one consumer

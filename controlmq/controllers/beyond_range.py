@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
 from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 RESERVE_FACTOR = 2.0
 """Factor on the prefetch that the rate has followed to. The rate counts as following as long as it

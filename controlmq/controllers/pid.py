@@ -10,8 +10,8 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.rate_law import RateLaw
 from controlmq.errors import InputError
 from controlmq.gains import Gains
-from controlmq.loop import Sample
 from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 
 class PID(RateLaw):

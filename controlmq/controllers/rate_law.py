@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
 from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 
 class RateLaw:

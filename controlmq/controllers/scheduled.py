@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.pid import PID
-from controlmq.loop import Sample
 from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 
 class ScheduledController:
