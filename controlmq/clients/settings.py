@@ -16,7 +16,7 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, ModelSpec, ResolvedController, resolve
 from controlmq.controllers.selector import Selector
 from controlmq.errors import ControlmqError, InputError
-from controlmq.goals import GivenByQueue, Goals, GoalsByQueue
+from controlmq.goals import WORDS, GivenByQueue, Goals, GoalsByQueue
 from controlmq.loop import Controller, Step, Transition
 
 log = logging.getLogger("controlmq")
@@ -169,6 +169,10 @@ class Settings:
         )
 
 
+WRAP_WORDS = {*WORDS, "model", *(each.name for each in fields(Settings))} - {"goals", "fixed"}
+"""The words of :func:`controlmq.wrap`, but for the channel and the one before it."""
+
+
 @cache
 def _warn_of_long_hold(max_hold: float) -> None:
     """Log once that acks are held for longer than a broker may allow; AMQP does not tell that."""
@@ -204,37 +208,23 @@ def _are_handlers(given: object) -> bool:
 
 
 def settings_from(
-    goal: GivenByQueue = None,
-    controller: ControllerSpec | None = None,
-    *,
-    at_most: GivenByQueue = None,
-    burst: float | Mapping[str, float] | None = None,
-    buffer_time: GivenByQueue = None,
-    protect: bool | Mapping[str, bool] = False,
-    model: ModelSpec | None = None,
-    limits: Limits | None = None,
-    **others: Any,
+    goal: GivenByQueue = None, controller: ControllerSpec | None = None, **words: Any
 ) -> Settings:
     """What the words of :func:`controlmq.wrap` mean, for every client the same."""
-    unknown = sorted(others.keys() - {each.name for each in fields(Settings)})
+    unknown = sorted(words.keys() - WRAP_WORDS)
     if unknown:
         raise InputError(
             f"there is no setting {unknown[0]!r}; see controlmq.wrap for those there are."
         )
-    resolved = None
+    goals = {"goal": goal} | {word: words.pop(word) for word in WORDS if word in words}
+    model: ModelSpec | None = words.pop("model", None)
     if controller is None and model is not None:
         if goal is None:
             raise InputError(
                 "a model is for holding a goal; give a goal in messages/second, or no model."
             )
         controller = model
+    resolved = None
     if controller is not None:
-        resolved = resolve(controller, model=model, limits=limits)
-    goals = {
-        "goal": goal,
-        "at_most": at_most,
-        "burst": burst,
-        "buffer_time": buffer_time,
-        "protect": protect,
-    }
-    return Settings(goals=GoalsByQueue(goals), controller=resolved, limits=limits, **others)
+        resolved = resolve(controller, model=model, limits=words.get("limits"))
+    return Settings(goals=GoalsByQueue(goals), controller=resolved, **words)

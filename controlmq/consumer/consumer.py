@@ -16,6 +16,7 @@ from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import HandlerPool, Sensors
 from controlmq.consumer.spread import Spread
 from controlmq.controllers.limits import Limits
+from controlmq.goals import usual_burst
 from controlmq.sample import Sample
 
 WindowChoice = Literal["auto", "lanes", "single"]
@@ -41,10 +42,6 @@ size of a single subscription that is controlled and has no limits."""
 PROBE_WINDOWS = 3
 """If the first lane gets this many windows of messages and the new lane none, the queue serves
 one consumer at a time."""
-
-BURST_SECONDS = 0.05
-"""Seconds whose tokens a bucket keeps, unless another burst is given: timers are late by some
-milliseconds, and what that costs is made up for."""
 
 LEAST_OPENING_BURST = 2.0
 """Messages. The bucket of the acks that open slots keeps at least this burst, so that a late timer
@@ -182,7 +179,7 @@ class Consumer:
         if rate is None:
             window.bucket = gate.bucket = None
         else:
-            burst = max(1.0, BURST_SECONDS * rate) if burst is None else burst
+            burst = usual_burst(rate) if burst is None else burst
             opening_burst = max(burst, LEAST_OPENING_BURST)
             if window.bucket is None or gate.bucket is None:
                 window.bucket, gate.bucket = Bucket(rate, opening_burst), Bucket(rate, burst)

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from heapq import heapify, heapreplace
 
 from controlmq.consumer.bucket import Bucket
-from controlmq.consumer.consumer import BURST_SECONDS
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.selector import Selector
-from controlmq.goals import Goals
+from controlmq.goals import Goals, usual_burst
 from tests.worlds.circumstances import Circumstances, disturbed, draw_rate
 from tests.worlds.world import World
 
@@ -92,7 +91,7 @@ class SteadyDemand:
 
     def _attainable(self, seconds: float) -> int:
         handlers = self.world.circumstances.handlers
-        burst = max(1.0, BURST_SECONDS * self.rate)
+        burst = usual_burst(self.rate)
         bucket = Bucket(self.rate, burst)
         bucket.follow(self.rate, burst, 0.0, empty=True)
         free_at = [0.0] * max(handlers, 1)
