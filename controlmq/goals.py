@@ -39,6 +39,18 @@ Given = float | str | None
 GivenByQueue = Given | Mapping[str, Given]
 """The same for all queues, or one for each queue by its name."""
 
+BURST_SECONDS = 0.05
+"""Seconds whose messages may start at once, unless another burst is given: timers are late by some
+milliseconds, and what that costs is made up for."""
+
+LEAST_BURST = 1.0
+"""Messages. A bucket with less would never have a whole token."""
+
+
+def usual_burst(rate: float) -> float:
+    """Messages that may start at once where ``rate`` is bounded and no burst is given."""
+    return max(LEAST_BURST, BURST_SECONDS * rate)
+
 
 def rate_of(name: str, value: object) -> float:
     """Messages/second, from a number or a text such as ``"400/s"`` or ``"5 per minute"``."""

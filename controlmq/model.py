@@ -10,8 +10,9 @@ from controlmq.errors import InputError
 from controlmq.files import JsonFile, check_keys
 
 SAME_INTERVAL_FACTOR = 1.5
-"""Factor by which intervals of one model, schedule or loop may differ: a live consumer closes its
-intervals when its work allows it, and a rate is per second anyway."""
+"""Factor by which the intervals of the samples that one model is fitted to may differ, and those of
+the models in one schedule: a live consumer closes its intervals when its work allows it, and a rate
+is per second anyway. A live loop is held to less, see :mod:`controlmq.controllers.resolve`."""
 
 UNITS = {
     "a": "1",

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controlmq.consumer.consumer import BURST_SECONDS
 from controlmq.consumer.spread import Spread
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
-from controlmq.goals import Goals
+from controlmq.goals import Goals, usual_burst
 from controlmq.loop import Controller, Loop, Sample
 from simulator.scenario.scenario import Scenario
 from simulator.simulation import ConsumerTotals, Counts, Simulation
@@ -139,7 +138,7 @@ class SimulatedConsumer:
         """Let at most ``rate`` messages/second start from now on; any number with None."""
         self._pace = rate
         if rate is not None and burst is None:
-            burst = max(1.0, BURST_SECONDS * rate)
+            burst = usual_burst(rate)
         self.simulation.set_pace(self.name, rate, burst or 1.0)
         self._space()
 

@@ -60,7 +60,7 @@ class Runner:
         self.waited: Callable[[float], float] | None = None
         """Set where messages are handed over as they are read, many at once: says, with the time of
         each, for how long it has been here at least."""
-        self.adapter = self._adapter = adapter
+        self.adapter = adapter
         self._lanes: dict[str, Lane] = {}
         """Lanes whose messages may come, by their tags."""
         self._together_until = 0.0
@@ -83,7 +83,7 @@ class Runner:
         It may be called with those of every lane of the same consumer. Messages with an id, or a
         header that may be one, are delivered unless they are ``known``.
         """
-        core, consumer, buffered = self.core, lane.consumer, self._adapter.buffered
+        core, consumer, buffered = self.core, lane.consumer, self.adapter.buffered
         waited = self.waited
         lanes, tag, gate = self._lanes, consumer.tag, consumer.gate
 
@@ -172,7 +172,7 @@ class Runner:
         core.acknowledged(tag, multiple, now)
         if core.outbox or core.verbatim:
             together = now < self._together_until and core.longest_call < QUICK_CALL_SECONDS
-            if core.verbatim or not (together and self._adapter.reports_cycle_end()):
+            if core.verbatim or not (together and self.adapter.reports_cycle_end()):
                 self.send_acks(now)
         if now >= core.wake_at:
             self.wake(now)
@@ -226,8 +226,8 @@ class Runner:
         elif core.returns or core.verbatim or len(core.outbox) > 1:
             self._send_several(now)
         elif core.outbox:
-            self._adapter.send_acks(core.take_acks())
-            self._adapter.flush()
+            self.adapter.send_acks(core.take_acks())
+            self.adapter.flush()
             self._together_until = now + ACKS_WAIT_SECONDS
 
     def _send_several(self, now: float) -> None:
@@ -236,11 +236,11 @@ class Runner:
         acks = bool(core.outbox or core.verbatim)
         with held_interrupts():
             if core.returns:
-                self._adapter.give_back(core.take_returns())
+                self.adapter.give_back(core.take_returns())
             if acks:
-                self._adapter.send_acks(core.take_acks())
+                self.adapter.send_acks(core.take_acks())
         if acks:
-            self._adapter.flush()  # not in there: it may have to wait for the broker
+            self.adapter.flush()  # not in there: it may have to wait for the broker
             self._together_until = now + ACKS_WAIT_SECONDS
 
     def cycle_ended(self) -> None:
@@ -268,7 +268,7 @@ class Runner:
         if not self.stopped and os.getpid() == self._process:
             with suppress(Exception):  # the one that leaves us says more
                 self.give_back_all()
-                self._adapter.write_now()
+                self.adapter.write_now()
 
     def before_call(self, consumer: Consumer) -> None:
         """The user's code is about to get a message that was delivered before."""
@@ -311,7 +311,7 @@ class Runner:
     def cancelled_by_broker(self, lane_tag: str) -> Consumer | None:
         """The consumer to tell the user of, when the broker cancelled a lane."""
         with held_interrupts():
-            consumer = self.core.cancelled_by_broker(lane_tag, clock())
+            consumer = self.core.cancelled_by_broker(lane_tag)
             self.carry_out()
         return consumer
 
@@ -343,7 +343,7 @@ class Runner:
         if get_ident() == self._thread:
             callback()
         elif not self.stopped:
-            self._adapter.call_threadsafe(callback)
+            self.adapter.call_threadsafe(callback)
 
     def retarget(self, consumer: Consumer, prefetch: float) -> None:
         """Aim a consumer at another prefetch; its lanes follow soon. Any thread may ask."""
@@ -408,14 +408,14 @@ class Runner:
             del lanes[done]
         lanes[lane.tag] = lane
         try:
-            self._adapter.open_lane(lane)
+            self.adapter.open_lane(lane)
         except BaseException:
             self.core.lane_refused(lane, clock())
             raise
 
     def _cancel(self, lanes: list[Lane]) -> None:
         if lanes:
-            self._adapter.cancel_lanes(lanes)
+            self.adapter.cancel_lanes(lanes)
         for lane in lanes:
             self.core.lane_cancelled(lane, clock())
 
@@ -430,7 +430,7 @@ class Runner:
         for _ in range(MOST_CHANGES_AT_ONCE):
             core.wake(now)
             if core.listening:
-                self._adapter.take_in()
+                self.adapter.take_in()
                 now = clock()
             if core.commands or core.samples_due:
                 self.carry_out()
@@ -471,7 +471,7 @@ class Runner:
         if when < self._timer_at - TIMER_SLACK_SECONDS and not self.stopped:
             self._drop_timer()
             self._timer_at = when
-            self._timer = self._adapter.call_later(when - now, self._on_timer)
+            self._timer = self.adapter.call_later(when - now, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer, self._timer_at = None, math.inf
@@ -486,7 +486,7 @@ class Runner:
 
     def _drop_timer(self) -> None:
         if self._timer is not None:
-            self._adapter.cancel_timer(self._timer)
+            self.adapter.cancel_timer(self._timer)
         self._timer, self._timer_at = None, math.inf
 
     def stop(self) -> None:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import logging
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
 from controlmq.checks import prefetch_count
 from controlmq.clients import kill_switch
+from controlmq.clients.calendar_time import InCalendarTime
 from controlmq.clients.channel_runner import Runner, clock
+from controlmq.clients.controllers import check_goal, combined, hold
 from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.kill_switch import Off
 from controlmq.clients.settings import Settings, limits_with
 from controlmq.clients.shared_goal import SharedGoal
 from controlmq.clients.stuck_at_limit import UpperLimit
 from controlmq.consumer.consumer import Consumer
-from controlmq.controllers import Limits, OpenLoop
+from controlmq.controllers import Limits
 from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
 from controlmq.goals import Given, Goals
-from controlmq.loop import Controller, Loop, Sample, Step
+from controlmq.loop import Controller, Loop, Step
 from controlmq.observe.registry import registry
 
 log = logging.getLogger("controlmq")
@@ -36,8 +36,7 @@ class ControlledConsumer:
     """One adaptive consumer, as the user sees it.
 
     ``goal`` and ``prefetch`` may be set at any time. ``last`` is the last step of the loop.
-    Its loop drives this object. ``plant`` is the consumer without a socket, which it observes and
-    actuates; the samples of the loop have the time of the calendar.
+    ``plant`` is the consumer without a socket, which its loop drives.
     """
 
     def __init__(
@@ -48,6 +47,8 @@ class ControlledConsumer:
         controller: Controller | None,
         asked: float | None,
         runner: Runner,
+        *,
+        tag_is_new: bool = True,
     ) -> None:
         self._goals = settings.goals.of(queue)
         self._controlled = settings.controller is not None
@@ -55,7 +56,7 @@ class ControlledConsumer:
         given = settings.controller
         limits = given.limits if given is not None else settings.limits
         limits = limits_with(controller, limits, settings.window)
-        self._law: Controller = controller or _hold
+        self._law: Controller = controller or hold
         """What moves the prefetch, unless the kill switch is on."""
         self._limits = limits
         self._off = kill_switch.look()
@@ -70,11 +71,10 @@ class ControlledConsumer:
             start, controller = self._off.whole(start), None
             if settings.window != "single" or self._off.for_good:
                 shape = settings.shape(None, None)
-        self.plant = Consumer(tag, queue, start, shape, clock())
+        self.plant = Consumer(tag, queue, start, shape, clock(), tag_is_new=tag_is_new)
         self.last: Step | None = None
         self._group = settings.group
         self._runner = runner
-        self._since_1970 = time.time() - clock()
         self._on_step = settings.on_step
         self._on_step_failed = False
         self.on_back: Callable[[ControlledConsumer], None] = _nothing
@@ -87,8 +87,8 @@ class ControlledConsumer:
         if given is not None and given.file is not None:
             self._file = FollowedFile(given.file, given, settings.sample_interval)
         self.loop = Loop(
-            self,
-            controller or _hold,  # none while the kill switch is on
+            InCalendarTime(self.plant),
+            controller or hold,  # none while the kill switch is on
             goal,
             record=settings.record,
             group=settings.group or queue,
@@ -159,7 +159,7 @@ class ControlledConsumer:
             raise InputError(
                 f"goals is {goals!r}; give controlmq.goals.Goals(...) with the words of wrap."
             )
-        if self._law is _hold:
+        if self._law is hold:
             raise InputError(
                 f"the prefetch of consumer {self.tag} is fixed; wrap without prefetch= to give it "
                 "goals."
@@ -167,11 +167,11 @@ class ControlledConsumer:
         law = self._law
         own = law.controller if isinstance(law, Selector) else law
         if own is not None:
-            _check_goal(self.queue, goals, own)
+            check_goal(self.queue, goals, own)
         if isinstance(law, Selector):
             law.goals = goals
         else:
-            self._law = _combined(goals, self._limits, law)
+            self._law = combined(goals, self._limits, law)
             if self._off is None:
                 self.loop.controller = self._law
         self.loop.goal = goals.goal
@@ -222,17 +222,6 @@ class ControlledConsumer:
         """Acks given by the handler and held."""
         return self.plant.window.held
 
-    # The plant as the loop sees it
-
-    def observe(self) -> Sample:
-        """Close the interval; its time is the calendar's, by which traces can be compared."""
-        sample = self.plant.observe()
-        return replace(sample, time=sample.time + self._since_1970)
-
-    def actuate(self, prefetch: float) -> None:
-        """Aim the window at ``prefetch``."""
-        self.plant.actuate(prefetch)
-
     def turn(self) -> None:
         """One turn of the loop, now that the interval is over."""
         if self._file is not None:
@@ -240,7 +229,7 @@ class ControlledConsumer:
         self._follow_share()
         self.last = self.loop.step()
         missed = self._upper_limit.missed(self.last, self.plant.limits)
-        if missed is not None and self.loop.controller is not _hold:
+        if missed is not None and self.loop.controller is not hold:
             log.warning("queue %s: %s", self.queue, missed)
             self.last = replace(self.last, told=(*self.last.told, missed))
         self._obey(kill_switch.look())
@@ -260,7 +249,7 @@ class ControlledConsumer:
             if before is None:
                 self._before_off = self.prefetch
                 self._unshare()
-            self.loop.controller = _hold
+            self.loop.controller = hold
             core.fix_one(plant, off.whole(self.prefetch), plant.now)
             return
         if self.adapts:
@@ -277,7 +266,7 @@ class ControlledConsumer:
     @property
     def adapts(self) -> bool:
         """Whether anything moves the prefetch, or will when the kill switch is off again."""
-        return self._law is not _hold
+        return self._law is not hold
 
     @property
     def law(self) -> Controller | None:
@@ -334,7 +323,7 @@ class ControlledConsumer:
         self._unshare()
         self.shared = None
         self._off, self._ended = None, True
-        self.loop.controller = self._law = _hold
+        self.loop.controller = self._law = hold
         self.loop.record = self._on_step = self._file = None
 
     def _follow(self, file: FollowedFile) -> None:
@@ -366,65 +355,6 @@ class ControlledConsumer:
             if self._on_step_failed:
                 log.warning("on_step recovered")
             self._on_step_failed = False
-
-
-class Controllers:
-    """Gives each consumer of a channel a controller that no other has."""
-
-    def __init__(self) -> None:
-        self._first: Controller | None = None
-        self._copy: Controller | None = None
-
-    def new(self, settings: Settings, queue: str) -> Controller | None:
-        """A controller for a consumer of ``queue``; None where the prefetch stays fixed."""
-        goals = settings.goals.of(queue)
-        if not settings.adapts(goals):
-            return None
-        if settings.controller is None:
-            return Selector(goals, settings.limits or Limits.widest())
-        controller = self._own(settings.controller.make())
-        _check_goal(queue, goals, controller)
-        return _combined(goals, settings.limits or settings.controller.limits, controller)
-
-    def _own(self, controller: Controller) -> Controller:
-        """``controller`` itself the first time, a copy of what it was then from the second on.
-
-        A controller remembers, so that two consumers cannot share one.
-        """
-        if controller is not self._first:
-            self._first = controller
-            try:
-                self._copy = copy.deepcopy(controller)
-            except Exception:
-                self._copy = None
-            return controller
-        if self._copy is None:
-            raise InputError(
-                "the controller cannot be copied for a second consumer; wrap a channel for "
-                "each, with a controller of its own."
-            )
-        return copy.deepcopy(self._copy)
-
-
-def _check_goal(queue: str, goals: Goals, controller: Controller) -> None:
-    """Refuse a controller without a goal; a plan has none, and needs none."""
-    if goals.goal is None and not isinstance(controller, OpenLoop):
-        raise InputError(
-            f"queue {queue} has no goal; give one in messages/second, for a controller of "
-            "your own too."
-        )
-
-
-def _combined(goals: Goals, limits: Limits | None, controller: Controller) -> Controller:
-    """``controller`` as published, or with the laws of the goals that it does not know."""
-    if goals.buffer_time is None and not goals.protect:
-        return controller
-    return Selector(goals, limits or Limits.widest(), controller)
-
-
-def _hold(sample: Sample, goal: float) -> float:
-    """The controller of a consumer with a fixed prefetch."""
-    return sample.prefetch
 
 
 def _nothing(_consumer: ControlledConsumer) -> None:

@@ -15,8 +15,8 @@ from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import ControllerSpec, ModelSpec, ResolvedController, resolve
 from controlmq.controllers.selector import Selector
-from controlmq.errors import InputError
-from controlmq.goals import GivenByQueue, Goals, GoalsByQueue
+from controlmq.errors import ControlmqError, InputError
+from controlmq.goals import WORDS, GivenByQueue, Goals, GoalsByQueue
 from controlmq.loop import Controller, Step, Transition
 
 log = logging.getLogger("controlmq")
@@ -55,13 +55,14 @@ class Settings:
     group: str | None = None
     shared: str | None = None
     fixed: bool = False
-    """Whether control has ended: every consumer from now on keeps the prefetch it starts with."""
+    """Whether no law moves a prefetch, because control has ended or the client moves it: every
+    consumer from now on keeps what it starts with or is given."""
 
     def __post_init__(self) -> None:
         if self.interval is not None:
             above_zero("interval", self.interval)
-            if self.controller is not None:
-                self.controller.check_interval(self.interval)
+        if self.controller is not None:
+            self.controller.check_interval(self.sample_interval)
         if self.prefetch is not None:
             above_zero("prefetch", self.prefetch)
             prefetch_count("prefetch", self.prefetch)
@@ -114,6 +115,19 @@ class Settings:
         longest = CONSUMER_TIMEOUT_SHARE * timeout / 1000  # given in milliseconds
         return replace(self, max_hold=min(self.max_hold, longest))
 
+    def read_again(self) -> Settings:
+        """The same with the controller that its file holds now.
+
+        Where the file is missing or invalid this is logged, and the controller stays what it was.
+        """
+        if self.controller is None or self.controller.file is None:
+            return self
+        try:
+            return replace(self, controller=self.controller.read_again())
+        except ControlmqError as error:
+            log.error("%s; the controller read before is used", str(error).rstrip("."))
+            return self
+
     def adapts(self, goals: Goals) -> bool:
         """Whether the prefetch of a consumer with these goals moves."""
         if self.fixed:
@@ -156,6 +170,10 @@ class Settings:
         )
 
 
+WRAP_WORDS = {*WORDS, "model", *(each.name for each in fields(Settings))} - {"goals", "fixed"}
+"""The words of :func:`controlmq.wrap`, but for the channel and the one before it."""
+
+
 @cache
 def _warn_of_long_hold(max_hold: float) -> None:
     """Log once that acks are held for longer than a broker may allow; AMQP does not tell that."""
@@ -191,37 +209,23 @@ def _are_handlers(given: object) -> bool:
 
 
 def settings_from(
-    goal: GivenByQueue = None,
-    controller: ControllerSpec | None = None,
-    *,
-    at_most: GivenByQueue = None,
-    burst: float | Mapping[str, float] | None = None,
-    buffer_time: GivenByQueue = None,
-    protect: bool | Mapping[str, bool] = False,
-    model: ModelSpec | None = None,
-    limits: Limits | None = None,
-    **others: Any,
+    goal: GivenByQueue = None, controller: ControllerSpec | None = None, **words: Any
 ) -> Settings:
     """What the words of :func:`controlmq.wrap` mean, for every client the same."""
-    unknown = sorted(others.keys() - {each.name for each in fields(Settings)})
+    unknown = sorted(words.keys() - WRAP_WORDS)
     if unknown:
         raise InputError(
             f"there is no setting {unknown[0]!r}; see controlmq.wrap for those there are."
         )
-    resolved = None
+    goals = {"goal": goal} | {word: words.pop(word) for word in WORDS if word in words}
+    model: ModelSpec | None = words.pop("model", None)
     if controller is None and model is not None:
         if goal is None:
             raise InputError(
                 "a model is for holding a goal; give a goal in messages/second, or no model."
             )
         controller = model
+    resolved = None
     if controller is not None:
-        resolved = resolve(controller, model=model, limits=limits)
-    goals = {
-        "goal": goal,
-        "at_most": at_most,
-        "burst": burst,
-        "buffer_time": buffer_time,
-        "protect": protect,
-    }
-    return Settings(goals=GoalsByQueue(goals), controller=resolved, limits=limits, **others)
+        resolved = resolve(controller, model=model, limits=words.get("limits"))
+    return Settings(goals=GoalsByQueue(goals), controller=resolved, **words)

@@ -153,7 +153,7 @@ class SharedGoal:
             return
         self._left = True
         now = clock()
-        self.member.leave(now)
+        self.member.leave()
         none = bound_of(0.0, -math.inf, self.member.goal, self.burst)
         self._runner.core.share(self._consumer, *none, now)
         self._append()

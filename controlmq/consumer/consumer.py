@@ -17,7 +17,8 @@ from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import sensors_for
 from controlmq.consumer.spread import Spread
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
+from controlmq.goals import usual_burst
+from controlmq.sample import Sample
 
 WindowChoice = Literal["auto", "lanes", "single"]
 """``lanes``: the window grows by further consumers on the channel. ``single``: one consumer
@@ -42,10 +43,6 @@ size of a single subscription that is controlled and has no limits."""
 PROBE_WINDOWS = 3
 """If the first lane gets this many windows of messages and the new lane none, the queue serves
 one consumer at a time."""
-
-BURST_SECONDS = 0.05
-"""Seconds whose tokens a bucket keeps, unless another burst is given: timers are late by some
-milliseconds, and what that costs is made up for."""
 
 LEAST_OPENING_BURST = 2.0
 """Messages. The bucket of the acks that open slots keeps at least this burst, so that a late timer
@@ -85,10 +82,20 @@ class Consumer:
     """One adaptive consumer: its queue, and the window that moves to the prefetch it is given.
 
     ``kind`` says how the window is made: ``"lanes"``, ``"single"`` (one subscription, held acks
-    alone) or, until the queue has shown which it allows, ``"auto"``.
+    alone) or, until the queue has shown which it allows, ``"auto"``. ``tag_is_new`` says that the
+    channel has had no consumer of this tag before.
     """
 
-    def __init__(self, tag: str, queue: str, prefetch: float, shape: Shape, now: float) -> None:
+    def __init__(
+        self,
+        tag: str,
+        queue: str,
+        prefetch: float,
+        shape: Shape,
+        now: float,
+        *,
+        tag_is_new: bool = True,
+    ) -> None:
         prefetch = min(prefetch, MOST_PREFETCH)
         self.tag = tag
         self.queue = queue
@@ -104,8 +111,7 @@ class Consumer:
         """When the core has to look at the sample and the lanes; acks have times of their own."""
         self.notices: list[Notice] = []
         self.cancelled = False
-        self.tag_is_new = True
-        """Whether the channel has had no consumer of this tag before."""
+        self.tag_is_new = tag_is_new
         self.unseen = True
         """Whether no message has come yet."""
         self.pending: Lane | None = None
@@ -174,7 +180,7 @@ class Consumer:
         if rate is None:
             window.bucket = gate.bucket = None
         else:
-            burst = max(1.0, BURST_SECONDS * rate) if burst is None else burst
+            burst = usual_burst(rate) if burst is None else burst
             opening_burst = max(burst, LEAST_OPENING_BURST)
             if window.bucket is None or gate.bucket is None:
                 window.bucket, gate.bucket = Bucket(rate, opening_burst), Bucket(rate, burst)

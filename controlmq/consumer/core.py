@@ -61,6 +61,10 @@ class Core(Messages):
         self._attend_by(consumer, consumer.next_sample)
         return lane
 
+    def named(self, consumer: Consumer, queue: str) -> None:
+        """The broker has told the name of a consumer's queue, which it chose itself."""
+        consumer.queue = queue
+
     def lane_opened(self, lane: Lane, now: float) -> None:
         """The broker confirmed ``lane``."""
         consumer = lane.consumer
@@ -98,7 +102,7 @@ class Core(Messages):
         elif awaited:
             self._cancel_leaving()
 
-    def cancelled_by_broker(self, lane_tag: str, now: float) -> Consumer | None:
+    def cancelled_by_broker(self, lane_tag: str) -> Consumer | None:
         """The consumer that is gone because the broker cancelled one of its lanes.
 
         The other lanes go with it: the user has one consumer. Its own lane is cancelled too:

@@ -6,8 +6,8 @@ import statistics
 
 from controlmq.controllers.growth import USEFUL_IDLE_SHARE
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
 from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 BEYOND_FOLLOWED_FACTOR = 2.0
 """Factor on the prefetch that the rate has followed to. The rate counts as following as long as it

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controlmq.controllers.growth import Growth
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 BUFFER_TIME_STEP_EXPONENT = 0.7
 """Share of the way to the prefetch computed, on a logarithmic scale, that a sample goes."""

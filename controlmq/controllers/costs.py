@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controlmq.goals import Goals
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 COSTLY_SHARE = 0.05
 """Share of handlers' time, or of tokens, from which on a cost is worth telling."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 
 def frozen(sample: Sample, goal: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 SAME_PREFETCH_FACTOR = 1.05
 """Factor up to which a prefetch still counts as the one from which growth began."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controlmq.controllers.growth import Growth
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 ALLOWED_IDLE_SHARE = 0.01
 """Share of their time that handlers may lack a message: what the least prefetch may cost."""

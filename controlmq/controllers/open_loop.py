@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from controlmq.checks import prefetch_count
 from controlmq.errors import InputError
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 
 class OpenLoop:

@@ -6,8 +6,8 @@ from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.rate_law import RateLaw
 from controlmq.gains import Gains
-from controlmq.loop import Sample
 from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 TRANSFER_SHARE_LEFT_PER_SAMPLE = 0.5
 """Share of a start or gain-change offset that is left one sample later: small after five."""
@@ -34,7 +34,7 @@ class P(RateLaw):
         *,
         beyond: BeyondRange | None = None,
     ) -> None:
-        super().__init__(limits, beyond)
+        super().__init__(limits, beyond, model)
         self._gains = gains
         self._model = model
         self._transfer: float | None = None

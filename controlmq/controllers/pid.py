@@ -10,7 +10,8 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.rate_law import RateLaw
 from controlmq.errors import InputError
 from controlmq.gains import Gains
-from controlmq.loop import Sample
+from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 
 class PID(RateLaw):
@@ -28,7 +29,7 @@ class PID(RateLaw):
     ``derivative_filter`` is ``f``, 0 (the published law) up to but not including 1: nearer 1
     the derivative answers more slowly and amplifies less noise. ``setpoint_weight`` scales
     the goal in the proportional part alone: below 1 a step of the goal kicks less.
-    ``gains`` may be set at any time.
+    ``gains`` may be set at any time; ``model`` is the one that they were computed for, if any.
     """
 
     kind = "pid"
@@ -41,9 +42,10 @@ class PID(RateLaw):
         derivative_filter: float = 0.0,
         setpoint_weight: float = 1.0,
         beyond: BeyondRange | None = None,
+        model: ArxModel | None = None,
     ) -> None:
         check_shaping(derivative_filter, setpoint_weight)
-        super().__init__(limits, beyond)
+        super().__init__(limits, beyond, model)
         self.gains = gains
         self.derivative_filter = derivative_filter
         self.setpoint_weight = setpoint_weight
@@ -86,7 +88,8 @@ class PI(PID):
         *,
         setpoint_weight: float = 1.0,
         beyond: BeyondRange | None = None,
+        model: ArxModel | None = None,
     ) -> None:
         if gains.kd:
             raise InputError(f"a PI controller has no kd and {gains.kd:g} is given; take PID.")
-        super().__init__(gains, limits, setpoint_weight=setpoint_weight, beyond=beyond)
+        super().__init__(gains, limits, setpoint_weight=setpoint_weight, beyond=beyond, model=model)

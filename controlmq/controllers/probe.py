@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 TRIED_AFTER_SAMPLES = 2
 """Samples in a row with a starved consumer before more is tried: a queue runs dry for a moment, or

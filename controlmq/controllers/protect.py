@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 TOLERATED_FACTOR = 1.5
 """Factor on its floor up to which the handler time is not congestion; as in Gradient2."""

@@ -7,19 +7,22 @@ from collections.abc import Mapping
 from controlmq.controllers.beyond_range import BeyondRange
 from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
+from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 
 class RateLaw:
     """A formula inside ``limits``, which stands still where a sample says nothing.
 
     ``beyond`` keeps the prefetch from growing in vain beyond the range of a model; without it, only
-    ``limits`` do.
+    ``limits`` do. ``models`` has the model that its gains were computed for, if that is known: they
+    hold for samples of that model's interval.
     """
 
-    def __init__(self, limits: Limits, beyond: BeyondRange | None) -> None:
+    def __init__(self, limits: Limits, beyond: BeyondRange | None, model: ArxModel | None) -> None:
         self.limits = limits
         self.beyond = beyond
+        self.models = () if model is None else (model,)
 
     @property
     def told(self) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.p import P
 from controlmq.controllers.pid import PI, PID
 from controlmq.controllers.placement import DEFAULT_POLYNOMIAL, place
+from controlmq.controllers.rate_law import RateLaw
 from controlmq.controllers.scale import Scale
 from controlmq.controllers.scheduled import ScheduledController
 from controlmq.errors import InputError
@@ -34,35 +35,46 @@ ModelSpec = ArxModel | str | os.PathLike[str]
 
 
 SAME_INTERVAL_SHARE = 0.05
-"""Share by which an interval may differ from the model's: a live one is never met exactly."""
+"""Share by which the interval of a live loop may differ from that of each model: the mean of those
+that a model was fitted to is never exactly what was asked for."""
 
 
 @dataclass(frozen=True)
 class ResolvedController:
     """A controller that a user gave, after the one look at what it is.
 
-    ``make`` returns a fresh controller (of an object that was given, that object). ``model`` is
-    the one that was given or came with the controller, None where there is none; ``limits`` are
-    what the prefetch stays within, None where nothing limits it. ``file`` is the file to follow,
-    None where nothing came from one; ``read_again`` resolves what it holds now.
+    ``make`` returns a fresh controller (of an object that was given, that object). ``models`` are
+    the one that was given or those that came with the controller, if any; ``limits`` are what the
+    prefetch stays within, None where nothing limits it. ``file`` is the file to follow, None where
+    nothing came from one; ``read_again`` resolves what it holds now.
     """
 
     make: Callable[[], Controller]
-    model: ArxModel | None
+    models: tuple[ArxModel, ...]
     limits: Limits | None
     file: Path | None
     read_again: Callable[[], ResolvedController]
 
+    @property
+    def model(self) -> ArxModel | None:
+        """The model with the widest range, a limit that none exceeds; None without any."""
+        return max(self.models, key=lambda model: model.linear_range[1], default=None)
+
     def check_interval(self, interval: float) -> None:
-        """Refuse to sample every ``interval`` seconds where the model was fitted at another."""
-        if self.model is None:
+        """Refuse to sample every ``interval`` seconds where a model was fitted at another."""
+        fitted = sorted({model.interval for model in self.models})
+        if all(abs(interval / each - 1) <= SAME_INTERVAL_SHARE for each in fitted):
             return
-        fitted = self.model.interval
-        if abs(interval / fitted - 1) > SAME_INTERVAL_SHARE:
+        if len(fitted) > 1:
             raise InputError(
-                f"interval is {interval:g} s and the model was fitted at {fitted:g} s, for which "
-                f"its gains hold; give interval={fitted:g}, or a model of that interval."
+                f"interval is {interval:g} s and the models of the schedule were fitted at "
+                f"{fitted[0]:g} to {fitted[-1]:g} s, for which their gains hold; identify them at "
+                "the same interval, and give that."
             )
+        raise InputError(
+            f"interval is {interval:g} s and the model was fitted at {fitted[0]:g} s, for which "
+            f"its gains hold; give interval={fitted[0]:g}, or a model of that interval."
+        )
 
 
 def resolve(
@@ -80,28 +92,24 @@ def resolve(
     computed for, as long as the rate follows, unless its tuning has an upper limit; the limits of
     the result are None then. The laws of a schedule keep to the ranges of their models, and
     ``"scale"``, which has none, to :meth:`Limits.widest`. A ``model`` that was given goes before
-    the one that comes with the controller. The model of a schedule is the one with the widest
-    range, a limit that no profile exceeds.
+    those that come with the controller; an object of ours has those it was built with.
     """
     known = ArxModel.load(model) if isinstance(model, str | os.PathLike) else model
     found = _value_of(spec, known)
-    own: ArxModel | None = None
     make: Callable[[], Controller]
     if isinstance(found, Tuning):
         make = partial(build, found, limits)
-        own = found.model
     elif isinstance(found, Schedule):
         make = partial(build_schedule, found, limits)
-        models = [profile.tuning.model for profile in found.profiles]
-        own = max(models, key=lambda model: model.linear_range[1])
     elif isinstance(found, type):
         make = partial(Scale, limits or Limits.widest())
     else:
         make = partial(_itself, found)
+    law = make()
     return ResolvedController(
         make=make,
-        model=known or own,
-        limits=limits or _limits_of(make()),
+        models=_models_of(law) if known is None else (known,),
+        limits=limits or _limits_of(law),
         file=_file_of(spec, model),
         read_again=partial(resolve, spec, model=model, limits=limits),
     )
@@ -147,14 +155,28 @@ def _range_of(tuning: Tuning) -> Limits:
 
 def _velocity_form(tuning: Tuning, limits: Limits, beyond: BeyondRange | None = None) -> PI | PID:
     if tuning.kind == "pi":
-        return PI(tuning.gains, limits, setpoint_weight=tuning.setpoint_weight, beyond=beyond)
+        return PI(
+            tuning.gains,
+            limits,
+            setpoint_weight=tuning.setpoint_weight,
+            beyond=beyond,
+            model=tuning.model,
+        )
     return PID(
         tuning.gains,
         limits,
         derivative_filter=tuning.derivative_filter,
         setpoint_weight=tuning.setpoint_weight,
         beyond=beyond,
+        model=tuning.model,
     )
+
+
+def _models_of(controller: Controller) -> tuple[ArxModel, ...]:
+    """What the gains of a controller were computed for; none if it does not say."""
+    if isinstance(controller, RateLaw | ScheduledController):
+        return controller.models
+    return ()
 
 
 def _limits_of(controller: Controller) -> Limits | None:

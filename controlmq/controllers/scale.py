@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controlmq.controllers.freeze import frozen
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 LEAST_REMOVED_ERROR_SHARE = 0.25
 """Share of the error that is removed however noisy the rate is."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from controlmq.controllers.gain_schedule import Schedule
 from controlmq.controllers.limits import Limits
 from controlmq.controllers.pid import PID
-from controlmq.loop import Sample
+from controlmq.model import ArxModel
+from controlmq.sample import Sample
 
 
 class ScheduledController:
@@ -31,6 +32,11 @@ class ScheduledController:
         self.weights = [1.0] + [0.0] * (len(self.laws) - 1)
         """The share of each profile in the last decision."""
         self._measured: dict[str, float] | None = None
+
+    @property
+    def models(self) -> tuple[ArxModel, ...]:
+        """Those that the gains of the profiles were computed for."""
+        return tuple(profile.tuning.model for profile in self.schedule.profiles)
 
     @property
     def limits(self) -> Limits:

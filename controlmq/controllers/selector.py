@@ -9,7 +9,8 @@ from controlmq.controllers.limits import Limits
 from controlmq.controllers.probe import Probe
 from controlmq.controllers.protect import Protect
 from controlmq.goals import Goals
-from controlmq.loop import Controller, Sample
+from controlmq.loop import Controller
+from controlmq.sample import Sample
 
 
 class Selector:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controlmq.loop import STARVED_TOLERANCE_SHARE
 from controlmq.observe.registry import Reading
+from controlmq.sample import STARVED_TOLERANCE_SHARE
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-BURST_SECONDS = 0.05
-"""Seconds whose messages all members together may hand over at once, unless a burst is given."""
-
-LEAST_BURST = 1.0
-"""Messages. A bucket with less would never have a whole token."""
+from controlmq.goals import LEAST_BURST, usual_burst
 
 LEAST_SHARE_OF_GOAL = 1e-6
 """Part of the goal below which a share is none."""
@@ -30,5 +26,5 @@ def bound_of(share: float, until: float, goal: float, burst: float | None) -> Bo
     """
     if share < LEAST_SHARE_OF_GOAL * goal:
         return Bound(goal, LEAST_BURST, -math.inf)
-    all_together = BURST_SECONDS * goal if burst is None else burst
+    all_together = usual_burst(goal) if burst is None else burst
     return Bound(share, max(LEAST_BURST, all_together * share / goal), until)

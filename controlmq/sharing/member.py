@@ -114,7 +114,7 @@ class Member:
             self._take(position, record, now)
         self.wake(now)
 
-    def leave(self, now: float) -> None:
+    def leave(self) -> None:
         """Hand over nothing any more, and say so."""
         self.share, self.until = 0.0, -math.inf
         if self._open and self.shares is not None:

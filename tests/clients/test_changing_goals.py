@@ -11,7 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from controlmq.clients.channel_runner import Runner
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.settings import settings_from
 from controlmq.consumer.lanes import Lane
 from controlmq.controllers import OpenLoop
@@ -164,7 +165,7 @@ def test_a_law_does_not_wind_up_above_the_slots_of_a_single_subscription() -> No
     consumer.plant.be_single("a further consumer gets nothing")
     slots = consumer.plant.window.granted
     assert slots == 4
-    consumer.actuate(18.0)
+    consumer.loop.plant.actuate(18.0)
     assert consumer.prefetch == slots
-    consumer.actuate(2.5)
+    consumer.loop.plant.actuate(2.5)
     assert consumer.prefetch == 2.5

@@ -11,7 +11,8 @@ from unittest.mock import Mock
 import pytest
 
 from controlmq.clients.channel_runner import Runner
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.settings import Settings, settings_from
 from controlmq.controllers import PI, Limits
 from controlmq.controllers.resolve import default_tuning, resolve

@@ -8,7 +8,8 @@ from unittest.mock import Mock, patch
 import pytest
 
 from controlmq.clients.channel_runner import Runner
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.settings import settings_from
 from controlmq.clients.stuck_at_limit import SAMPLES_AT_THE_LIMIT, UpperLimit
 from controlmq.controllers.limits import Limits

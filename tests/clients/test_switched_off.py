@@ -9,7 +9,8 @@ import pytest
 
 from controlmq.clients import kill_switch
 from controlmq.clients.channel_runner import Runner
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.settings import settings_from
 from controlmq.consumer.lanes import Lane
 from controlmq.controllers import Limits

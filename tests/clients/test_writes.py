@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from controlmq import clients
+from controlmq.consumer.consumer import Consumer, Shape
 
 CLIENTS = Path(inspect.getfile(clients)).parent
 
@@ -25,6 +26,11 @@ BOOKS = {
     "turnaround",
     "spread",
 }
+
+CONSUMERS = {"consumer", "plant"}
+"""Names that a consumer of the core has in adapters, where other objects may have them too."""
+
+OF_A_CONSUMER = frozenset(dir(Consumer("tag", "orders", 1.0, Shape(), 0.0)))
 
 CHANGES = {"add", "append", "clear", "discard", "extend", "insert", "pop", "remove", "update"}
 """Methods that change a list, a set or a dictionary."""
@@ -46,8 +52,13 @@ def writes(source: str) -> Iterator[str]:
             target = node.func.value if isinstance(node.func, ast.Attribute) else node.func
         else:
             continue
-        if isinstance(target, ast.Attribute) and name_of(target.value) in BOOKS:
+        if isinstance(target, ast.Attribute) and is_in_a_book(target):
             yield ast.unparse(node)
+
+
+def is_in_a_book(target: ast.Attribute) -> bool:
+    owner = name_of(target.value)
+    return owner in BOOKS or (owner in CONSUMERS and target.attr in OF_A_CONSUMER)
 
 
 @pytest.mark.parametrize("file", sorted(CLIENTS.rglob("*.py")), ids=lambda file: file.name)
@@ -64,6 +75,9 @@ def test_an_adapter_writes_to_no_book(file: Path) -> None:
         "lane.kept[0] = held",
         "core.ledger.fetched.add(tag)",
         "del consumer.gate.waiting[0]",
+        "consumer.plant.tag_is_new = False",
+        "lane.consumer.queue = name",
+        "plant.notices.clear()",
     ],
 )
 def test_a_write_is_noticed(source: str) -> None:

@@ -11,7 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlmq import PI, PID, ArxModel, Gains, InputError, Limits, P, Sample, Tuning
+from controlmq import (
+    PI,
+    PID,
+    ArxModel,
+    Gains,
+    InputError,
+    Limits,
+    P,
+    Profile,
+    Sample,
+    Schedule,
+    Tuning,
+)
+from controlmq.clients.settings import settings_from
 from controlmq.controllers import OpenLoop, Scale, build, controller_from, ramp, random_levels
 from controlmq.controllers.limits import MOST_WITHOUT_LIMITS
 from controlmq.controllers.resolve import default_tuning, resolve
@@ -323,6 +336,30 @@ class TestResolving:
     @pytest.mark.parametrize("factor", [0.96, 1.0, 1.04])
     def test_an_interval_about_the_models_is_taken(self, factor: float) -> None:
         resolve(MODEL).check_interval(factor * MODEL.interval)
+
+    @pytest.mark.parametrize("law", ["p", "pi", "pid"])
+    def test_an_object_keeps_the_model_that_it_was_made_with(self, law: str) -> None:
+        slow = dataclasses.replace(MODEL, interval=0.5)
+        made = controller_from(law, model=slow)
+        assert resolve(made).model == slow
+        assert settings_from(400, made).sample_interval == 0.5
+        with pytest.raises(InputError, match=r"fitted at 0\.5 s"):
+            settings_from(400, made, interval=2.0)
+
+    def test_every_model_of_a_schedule_has_to_be_of_the_interval(self) -> None:
+        narrow = dataclasses.replace(MODEL, interval=1.4, linear_range=(0.0, 5.0))
+        profiles = [
+            Profile({"service_time": place}, default_tuning("pi", model))
+            for place, model in ((0.001, MODEL), (0.01, narrow))
+        ]
+        schedule = Schedule(profiles)
+        for one in (schedule, controller_from(schedule)):
+            assert resolve(one).model == MODEL
+            for interval in (None, 1.0, 1.4):
+                with pytest.raises(InputError, match=r"fitted at 1 to 1\.4 s"):
+                    settings_from(400, one, interval=interval)
+        alike = Schedule([profiles[0], Profile({"service_time": 0.01}, profiles[0].tuning)])
+        assert settings_from(400, controller_from(alike)).sample_interval == MODEL.interval
 
     def test_without_a_model_any_interval_is_taken(self) -> None:
         resolve(PI(Gains(0.1, 0.2), Limits(1.0, 9.0))).check_interval(0.1)

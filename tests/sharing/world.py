@@ -349,7 +349,7 @@ class World:
         if process is not None:
 
             def leave() -> None:
-                process.member.leave(process.clock())
+                process.member.leave()
 
             def end() -> None:
                 process.alive = False

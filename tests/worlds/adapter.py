@@ -285,7 +285,7 @@ class Adapter(Books):
         """The broker has cancelled a lane."""
         if lane not in self.cancelled:
             self.world.subscription_of[lane.consumer].alive = False
-        self.core.cancelled_by_broker(lane.tag, self.world.now)
+        self.core.cancelled_by_broker(lane.tag)
         self.carry_out()
 
     def on_blocked(self, _: Any, __: Any) -> None:

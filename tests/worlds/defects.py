@@ -159,11 +159,11 @@ def a_lane_is_cancelled_before_it_is_confirmed(patch: pytest.MonkeyPatch) -> Non
 def a_lane_that_the_broker_cancelled_is_left_alone(patch: pytest.MonkeyPatch) -> None:
     cancelled = Core.cancelled_by_broker
 
-    def without_it(self: Core, lane_tag: str, now: float) -> Consumer | None:
+    def without_it(self: Core, lane_tag: str) -> Consumer | None:
         lane = self._lanes.get(lane_tag)
-        consumer = cancelled(self, lane_tag, now)
+        consumer = cancelled(self, lane_tag)
         if consumer is not None and lane is not None:
-            self._lane_gone(lane, now)
+            self._lane_gone(lane, consumer.now)
         return consumer
 
     patch.setattr(Core, "cancelled_by_broker", without_it)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -22,8 +20,10 @@ from controlmq.clients.aio_pika.receiving import (
     nothing,
 )
 from controlmq.clients.channel_runner import Runner, clock
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.handled import ChannelAcks
+from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
 from controlmq.consumer.lanes import Lane
@@ -164,22 +164,26 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         tag = consumer_tag or f"ctag{self.number}.{uuid4().hex}"
         if tag in self.runner.core.consumers:
             raise DuplicateConsumerTag(self.number)
-        settings = self.settings.within_timeout(arguments)
-        if exclusive:
-            settings = replace(settings, window="single")
+        last = self.controlled.get(tag)
+        consumer = new_consumer(
+            tag,
+            queue,
+            self.settings,
+            self._controllers,
+            self.runner,
+            asked=self._asked_prefetch,
+            arguments=arguments,
+            exclusive=exclusive,
+            last=last,
+            tag_is_new=tag not in self._tags,
+        )
         self.subscriptions[tag] = Subscription(
             aiormq.tools.awaitable(consumer_callback),
             exclusive,
             arguments,
-            self._acks.of(tag, queue, settings.max_hold),
+            self._acks.of(tag, queue, consumer.plant.window.max_hold),
         )
-        last = self.controlled.get(tag)
-        asked = self._asked_prefetch if last is None else max(1, math.ceil(last.prefetch))
-        controller = self._controllers.new(settings, queue) if last is None else last.law
-        consumer = ControlledConsumer(tag, queue, settings, controller, asked, self.runner)
         self.controlled[tag] = consumer
-        # RabbitMQ fails where a tag comes back that still has messages out.
-        consumer.plant.tag_is_new = tag not in self._tags
         self._tags.add(tag)
         self.runner.subscribe(consumer.plant)
         if last is not None:

@@ -12,19 +12,13 @@ from controlmq.clients.celery.handled_tasks import HandledTasks
 from controlmq.clients.celery.pool_load import PoolLoad, QueueLoad
 from controlmq.clients.celery.shares import shares
 from controlmq.clients.channel_runner import Runner
-from controlmq.clients.controlled_consumer import (
-    LANES_IN_VAIN,
-    ControlledConsumer,
-    Controllers,
-)
+from controlmq.clients.controlled_consumer import LANES_IN_VAIN, ControlledConsumer
+from controlmq.clients.controllers import Controllers
+from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Buckets
 from controlmq.controllers.limits import Limits
-from controlmq.loop import Controller, Sample
-
-CONSUMER_TIMEOUT_SHARE = 0.5
-"""Share of the broker's consumer timeout for which an ack is held at most; the rest is for the
-task."""
+from controlmq.loop import Sample
 
 LINGER_SECONDS = 1.0
 """Seconds for which held acks make up for slots that Celery asks for no more, before lanes go: it
@@ -94,19 +88,22 @@ class AdaptiveWorker:
     ) -> tuple[ControlledConsumer, QueueLoad]:
         """A consumer that goes on where the last one of this queue was."""
         load = self.load.queue()
-        settings = self.settings
-        timeout = (arguments or {}).get("x-consumer-timeout")
-        if timeout:
-            longest = CONSUMER_TIMEOUT_SHARE * timeout / 1000  # given in milliseconds
-            settings = replace(settings, max_hold=min(settings.max_hold, longest))
+        settings = replace(self.settings, fixed=not self.moves)
         if settings.handlers is None:
             settings = replace(settings, handlers=load)
         if self._only_waits and settings.limits is None:
             settings = replace(settings, limits=self._busy_limits())
-        last = self._last.get(queue)
-        controller = self._law(last, settings, queue) if self.moves else None
-        asked = self._start(last, runner)
-        consumer = ControlledConsumer(tag, queue, settings, controller, asked, runner)
+        consumer = new_consumer(
+            tag,
+            queue,
+            settings,
+            self._controllers,
+            runner,
+            asked=self._start(runner),
+            arguments=arguments,
+            # The law of the consumer before is no copy, which would be for another queue.
+            last=self._last.get(queue) if self.moves else None,
+        )
         self._share_bucket(consumer)
         consumer.on_back = self._share_bucket  # each was given a bucket of its own again
         if not self.moves:
@@ -126,12 +123,6 @@ class AdaptiveWorker:
                 why,
             )
 
-    def _law(
-        self, last: ControlledConsumer | None, settings: Settings, queue: str
-    ) -> Controller | None:
-        """The law of the consumer before; no copy of it, which is for another queue."""
-        return last.law if last is not None else self._controllers.new(settings, queue)
-
     def go_on(self, consumer: ControlledConsumer, last: ControlledConsumer | None) -> None:
         """Take up the law of the consumer before, once the new one is subscribed."""
         if self.moves and last is not None:
@@ -142,12 +133,10 @@ class AdaptiveWorker:
         """The consumer that a queue had on the connection before."""
         return self._last.get(queue)
 
-    def _start(self, last: ControlledConsumer | None, runner: Runner) -> float | None:
-        """The prefetch of a new consumer; None where the model of its controller knows better."""
+    def _start(self, runner: Runner) -> float | None:
+        """The prefetch of a first consumer; None where the model of its controller knows better."""
         if not self.moves:
             return self._first_share(runner)
-        if last is not None:
-            return max(1, math.ceil(last.prefetch))
         # A law takes more when it has seen that there is use for it; what is taken stays.
         return None if self.settings.controller is not None else self.load.size()
 

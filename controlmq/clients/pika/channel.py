@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -13,9 +12,11 @@ from pika.exceptions import ChannelClosedByClient, DuplicateConsumerTag
 
 from controlmq.clients.adapter import Adapter
 from controlmq.clients.channel_runner import Known, Runner, clock
-from controlmq.clients.controlled_consumer import ControlledConsumer, Controllers
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
 from controlmq.clients.handled import ChannelAcks, GivenAcks
 from controlmq.clients.interrupts import held_interrupts
+from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.pika import private
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
@@ -118,27 +119,29 @@ class AdaptivePikaChannel:
         if tag in core.consumers or tag in [leaving.tag for leaving in core.leaving]:
             raise DuplicateConsumerTag(tag)
         settings = self._settings
-        given = settings.controller
-        if given is not None and given.file is not None:
-            # It may have been written since the channel was wrapped.
-            settings = replace(settings, controller=given.read_again())
         if goal is not None:
             goals = GoalsByQueue({**settings.goals.given, "goal": goal})
             settings = replace(settings, goals=goals)
-        if subscription["exclusive"]:
-            settings = replace(settings, window="single")
-        settings = settings.within_timeout(subscription["arguments"])
         queue = queue or self._last_queue
         last = self._one_before(tag, queue)
-        controller = self._controllers.new(settings, queue) if last is None else last.law
-        asked = self._asked_prefetch if last is None else max(1, math.ceil(last.prefetch))
-        consumer = ControlledConsumer(tag, queue, settings, controller, asked, self._runner)
+        consumer = new_consumer(
+            tag,
+            queue,
+            settings,
+            self._controllers,
+            self._runner,
+            asked=self._asked_prefetch,
+            arguments=subscription["arguments"],
+            exclusive=subscription["exclusive"],
+            last=last,
+        )
         if not queue:
             self._unnamed.append(consumer)
         self._forget_cancelled()
         self._consumers_by_tag[tag] = consumer
         self._subscriptions[tag] = {"on_message": on_message, **subscription}
-        self._known[tag] = self._known_by(self._acks.of(tag, queue, settings.max_hold))
+        given = self._acks.of(tag, queue, consumer.plant.window.max_hold)
+        self._known[tag] = self._known_by(given)
         try:
             self._runner.subscribe(consumer.plant)
         finally:
@@ -204,7 +207,7 @@ class AdaptivePikaChannel:
 
         def named(name: str) -> None:
             for consumer in mine:
-                consumer.plant.queue = name
+                self._runner.core.named(consumer.plant, name)
             if self._unnamed is mine:
                 self._last_queue = name
 

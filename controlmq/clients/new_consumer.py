@@ -1,0 +1,45 @@
+"""How a consumer begins, with every client the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from controlmq.clients.channel_runner import Runner
+from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import Controllers
+from controlmq.clients.settings import Settings
+
+
+def new_consumer(
+    tag: str,
+    queue: str,
+    settings: Settings,
+    controllers: Controllers,
+    runner: Runner,
+    *,
+    asked: float | None,
+    arguments: Mapping[str, Any] | None,
+    exclusive: bool = False,
+    last: ControlledConsumer | None = None,
+    tag_is_new: bool = True,
+) -> ControlledConsumer:
+    """A consumer that is to be subscribed with these ``arguments``.
+
+    It starts from the prefetch that was ``asked`` for, or that of ``last``, the consumer before it,
+    whose law it takes. That follows its file already; without one before, the file is read
+    again, because it may have been written since the settings were made.
+    """
+    settings = settings.within_timeout(arguments)
+    if exclusive:
+        settings = replace(settings, window="single")
+    if last is None:
+        settings = settings.read_again()
+        controller = controllers.new(settings, queue)
+    else:
+        controller, asked = last.law, max(1, math.ceil(last.prefetch))
+    return ControlledConsumer(
+        tag, queue, settings, controller, asked, runner, tag_is_new=tag_is_new
+    )
