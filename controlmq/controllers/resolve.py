@@ -68,8 +68,8 @@ class ResolvedController:
         if len(fitted) > 1:
             raise InputError(
                 f"interval is {interval:g} s and the models of the schedule were fitted at "
-                f"{fitted[0]:g} to {fitted[-1]:g} s, for which their gains hold; identify them at "
-                "the same interval, and give that."
+                f"{fitted[0]:g} to {fitted[-1]:g} s, for which their gains hold; give an interval "
+                f"within {SAME_INTERVAL_SHARE:.0%} of each, or identify them at the same one."
             )
         raise InputError(
             f"interval is {interval:g} s and the model was fitted at {fitted[0]:g} s, for which "

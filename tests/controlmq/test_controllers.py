@@ -301,6 +301,16 @@ class TestControllerFrom:
             controller_from(5)  # type: ignore[arg-type]
 
 
+def schedule_of(*models: ArxModel) -> Schedule:
+    """A schedule of the default tunings of these models."""
+    return Schedule(
+        [
+            Profile({"service_time": 0.001 * number}, default_tuning("pi", model))
+            for number, model in enumerate(models)
+        ]
+    )
+
+
 class TestResolving:
     """What was given is looked at once, and then everything is known of it."""
 
@@ -347,19 +357,19 @@ class TestResolving:
             settings_from(400, made, interval=2.0)
 
     def test_every_model_of_a_schedule_has_to_be_of_the_interval(self) -> None:
-        narrow = dataclasses.replace(MODEL, interval=1.4, linear_range=(0.0, 5.0))
-        profiles = [
-            Profile({"service_time": place}, default_tuning("pi", model))
-            for place, model in ((0.001, MODEL), (0.01, narrow))
-        ]
-        schedule = Schedule(profiles)
-        for one in (schedule, controller_from(schedule)):
-            assert resolve(one).model == MODEL
+        far = dataclasses.replace(MODEL, interval=1.4, linear_range=(0.0, 5.0))
+        schedule = schedule_of(MODEL, far)
+        for given_as in (schedule, controller_from(schedule)):
+            assert resolve(given_as).model == MODEL
             for interval in (None, 1.0, 1.4):
                 with pytest.raises(InputError, match=r"fitted at 1 to 1\.4 s"):
-                    settings_from(400, one, interval=interval)
-        alike = Schedule([profiles[0], Profile({"service_time": 0.01}, profiles[0].tuning)])
-        assert settings_from(400, controller_from(alike)).sample_interval == MODEL.interval
+                    settings_from(400, given_as, interval=interval)
+
+    def test_an_interval_about_those_of_all_models_of_a_schedule_is_taken(self) -> None:
+        near = dataclasses.replace(MODEL, interval=1.08)
+        assert settings_from(400, schedule_of(MODEL, near), interval=1.04).interval == 1.04
+        alike = controller_from(schedule_of(MODEL, MODEL))
+        assert settings_from(400, alike).sample_interval == MODEL.interval
 
     def test_without_a_model_any_interval_is_taken(self) -> None:
         resolve(PI(Gains(0.1, 0.2), Limits(1.0, 9.0))).check_interval(0.1)
