@@ -31,7 +31,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from controlmq.consumer.handler_pool import HandlerPool
-from controlmq.loop import Sample
+from controlmq.sample import Sample
 
 WAITING_AFTER_SECONDS = 0.001
 """Seconds without a delivery from which the consumer counts as waiting for one; shorter gaps

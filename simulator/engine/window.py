@@ -8,9 +8,9 @@ the slots of the broker less the acks held, and the mean of them over time is ``
 
 An ack is held while the error is negative and no more than ``ceil(u) - floor(u)`` are held.
 Where ``spacing`` is set, the acks that open slots also keep that distance from each other; where
-``pace`` is set, each of them takes a token (:mod:`simulator.engine.bucket`). After
-the prefetch dropped, acks of surplus slots go at once and open none. With a whole prefetch and
-no spacing nothing is ever held.
+``pace`` is set, each of them takes a token (:mod:`simulator.engine.bucket`). No ack is held for
+longer than ``MAX_HOLD_SECONDS``. After the prefetch dropped, acks of surplus slots go at once and
+open none. With a whole prefetch and no spacing nothing is ever held.
 
 Consumers with room stand in the line of their queue. Between two events there are such consumers
 only while the queue is empty: they are starved.
@@ -119,9 +119,11 @@ def release(state: SimulationState, consumer: int, now: float) -> None:
             if client.pace > 0.0:
                 count_opening(state, consumer, state.pool[held.first].since, now)
         answer(state, consumer, take_first(state, client.held_line), now)
+    while held.length > 0 and now >= state.pool[held.first].since + MAX_HOLD_SECONDS:
+        answer(state, consumer, take_first(state, client.held_line), now)
     due = NEVER
     if held.length > 0:
-        due = now + IDLE_AFTER_SECONDS
+        due = min(now + IDLE_AFTER_SECONDS, state.pool[held.first].since + MAX_HOLD_SECONDS)
         if client.starved:
             due = min(due, client.dry_since + IDLE_AFTER_SECONDS)
         elif client.spaced:

@@ -117,6 +117,9 @@ SENSED += [
 SENSED += [Plant(3.0, work, 0.011, 1, False, interval=0.9) for work in (1.5, 5.0)]
 """Work longer than a sample or half as long, in a pool; and longer, in the client's own thread."""
 
+SENSED += [Plant(20.0, 0.01, 0.011, 1, False, interval=10.3, pace=0.83)]
+"""And one whose acks would wait for their tokens for longer than any ack is held."""
+
 LEAST_KNOWN_TURNAROUND = sensors.WAITING_AFTER_SECONDS
 
 TOLERANCES = {
