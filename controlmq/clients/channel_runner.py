@@ -119,8 +119,11 @@ class Runner:
             if core.outbox and core.longest_call >= QUICK_CALL_SECONDS:
                 self.send_acks(now)
             try:
-                may_have_id = properties.message_id is not None or properties.headers
-                if known is None or not may_have_id or not known(method, properties):
+                if (
+                    known is None
+                    or (properties.message_id is None and not properties.headers)
+                    or not known(method, properties)
+                ):
                     deliver(channel, method, properties, body)
             except BaseException:
                 self.give_back_in_time()
