@@ -44,13 +44,19 @@ EXPERIMENT_SAMPLES, EXPERIMENT_PREFETCHES = 30, (0.5, 9.0)
 
 FIXED = ("fixed 1", "fixed 10", "fixed 250")
 
-RATE_PEERS = ("spark", "pi, published poles", "pid, published poles")
+MODEL_PEERS = ("pi, published poles", "pid, published poles")
 
 TABLES = {
-    "rate": ("goal", *RATE_PEERS, *FIXED),
-    "at_most": ("at most", *RATE_PEERS, "sleep in the handler", *FIXED),
+    "rate": ("goal", "spark (least 1)", *MODEL_PEERS, *FIXED),
+    "at_most": ("at most", "spark", *MODEL_PEERS, "sleep in the handler", *FIXED),
     "buffer_time": ("buffer time", "codel", "hpa (tolerance 0.02)", *FIXED),
-    "least": ("least", "envoy", "gradient2 (tolerance 2)", "vegas", *FIXED),
+    "least": (
+        "least",
+        "envoy (headroom 1.1)",
+        "gradient2 (tolerance 2)",
+        "vegas (alpha 1)",
+        *FIXED,
+    ),
 }
 """The laws of each table, ours first. For a time in the buffer the tournament has two peers,
 and after them what users do."""
@@ -91,12 +97,13 @@ def laws(model: Callable[[], ArxModel]) -> dict[str, Callable[[], Law]]:
         "pi, published poles": lambda: rate(build(default_tuning("pi", model()), LIMITS)),
         "pid, published poles": lambda: rate(build(default_tuning("pid", model()), LIMITS)),
         "spark": lambda: rate(peers.spark_rate()),
+        "spark (least 1)": lambda: rate(peers.spark_rate(least=1.0)),
         "sleep in the handler": lambda: Law({"prefetch": 10.0}, sleeps=True),
         "codel": lambda: other(peers.codel(), BUFFER_TIME),
         "hpa (tolerance 0.02)": lambda: other(peers.hpa_on_time(0.02), BUFFER_TIME),
-        "envoy": lambda: other(peers.envoy(), 1.0),
+        "envoy (headroom 1.1)": lambda: other(peers.envoy(1.1), 1.0),
         "gradient2 (tolerance 2)": lambda: other(peers.gradient2(2.0), 1.0),
-        "vegas": lambda: other(peers.vegas(), 1.0),
+        "vegas (alpha 1)": lambda: other(peers.vegas(1.0), 1.0),
         **{name: _fixed(float(name.split()[1])) for name in FIXED},
     }
 
