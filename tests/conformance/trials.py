@@ -33,7 +33,7 @@ def change(trial: Trial, changes: int) -> None:
     def changed() -> bool:
         if trial.waiting() < TOP_UP_MESSAGES:
             trial.fill(TOP_UP_MESSAGES)
-        return sum(line.event == "sampled" for line in trial.reader.lines) >= changes
+        return trial.changes() >= changes
 
     trial.wait_until(changed, f"the prefetch has changed {changes} times")
     trial.publish()
@@ -124,8 +124,9 @@ def attempt(
     proxy: Proxy,
     kind: QueueKind,
     seed: int = 1,
+    least_changes: int = 0,
 ) -> Result:
-    """One trial of one client on one kind of queue."""
+    """One trial of one client on one kind of queue; it has ``least_changes`` at least."""
     asked: list[BrokerReadings] = []
 
     def watch(trial: Trial) -> BrokerReadings:
@@ -141,6 +142,7 @@ def attempt(
         seed,
         bench=driver.bench(**conformance.further),
         watch=watch,
+        least_changes=least_changes,
     )
     if conformance.fault.inflict is stop_consumer:
         allowed = outcome.verdict.bound + driver.repeated_at_stop

@@ -184,6 +184,10 @@ class Trial:
         """Whether every confirmed message was handled and none waits."""
         return self.confirmed <= self.reader.handled and self.waiting() == 0
 
+    def changes(self) -> int:
+        """Changes of the prefetch so far, as far as the record was read."""
+        return sum(line.event == "sampled" for line in self.reader.lines)
+
     def drain(self) -> int:
         """Wait until the queue is empty and nothing comes any more; return what is stuck in it."""
 
@@ -223,11 +227,13 @@ def run(
     defect: str | None = None,
     bench: Bench = USUAL_BENCH,
     watch: Callable[[Trial], AbstractContextManager[object]] = nullcontext,
+    least_changes: int = 0,
 ) -> Outcome:
     """One trial, with the consumer behind ``proxy``; ``defect`` plants one in the consumer.
 
     Of a ``cluster``, ``broker`` is the node that publisher and consumer connect to. ``watch`` is
-    there for as long as the consumer.
+    there for as long as the consumer. Messages are published until the prefetch has changed
+    ``least_changes`` times, however slow the consumer is.
     """
     proxy.set_delay(NETWORK_DELAY_SECONDS)
     trial = Trial(broker, proxy, kind, seed, cluster, bench, fault.queue_arguments)
@@ -258,6 +264,10 @@ def run(
         trial.strike()
         fault.inflict(trial)
         time.sleep(AFTERWARDS_SECONDS)
+        trial.wait_until(
+            lambda: trial.changes() >= least_changes,
+            f"the prefetch has changed {least_changes} times",
+        )
         trial.stop_publishing()
         stuck = trial.drain()
         trial.consumer.close()
