@@ -23,6 +23,7 @@ class PoolTotals(NamedTuple):
     in_line: int
 
 
+@runtime_checkable
 class HandlerPool(Protocol):
     """A pool of handlers that knows when each message of one consumer starts and ends in it."""
 
