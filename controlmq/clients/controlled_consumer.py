@@ -252,11 +252,10 @@ class ControlledConsumer:
             self.loop.controller = hold
             core.fix_one(plant, off.whole(self.prefetch), plant.now)
             return
+        core.unfix(plant, self._limits, plant.now, controlled=self.adapts)
         if self.adapts:
             self.loop.controller = self._law
-            core.unfix(plant, self._limits, plant.now)
         else:
-            core.limited(plant, self._limits, plant.now)
             core.retarget(plant, self._before_off, plant.now)
         self._pace()
         self.on_back(self)

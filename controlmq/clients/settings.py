@@ -205,7 +205,7 @@ def _are_handlers(given: object) -> bool:
     """Whether these are a whole number of handlers, or a pool of them."""
     if isinstance(given, int):
         return not isinstance(given, bool) and given >= 1
-    return hasattr(given, "totals")
+    return isinstance(given, HandlerPool | SharedPool)
 
 
 def settings_from(

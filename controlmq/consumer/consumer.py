@@ -122,6 +122,8 @@ class Consumer:
             prefetch, now, max_held=_max_held(self.most, shape), max_hold=shape.max_hold
         )
         self.plan = LanePlan(self.window, LINGER_INTERVALS * shape.interval, now)
+        self._keeps_lanes = self.plan.exact, self.plan.linger
+        """How lanes are kept unless the prefetch is fixed."""
         self.plan.may_grow = self.plan.may_retire = shape.window == "lanes"
         self.sensors = sensors_for(now, shape.interval, shape.handlers)
         self.spread = Spread()
@@ -351,7 +353,7 @@ class Consumer:
         """Stay at ``prefetch``, or at the slots there are, from now on."""
         self.controlled = False
         self.pace(None)
-        self.keep_lanes_exact(0.0)
+        self.plan.exact, self.plan.linger = True, 0.0
         self.limits = None
         self.actuate(prefetch or self.window.granted)
 
@@ -360,14 +362,15 @@ class Consumer:
 
         A lane that is not needed is retired after ``linger`` seconds.
         """
-        self.plan.exact = True
-        self.plan.linger = linger
+        self._keeps_lanes = self.plan.exact, self.plan.linger = True, linger
 
-    def unfix(self) -> None:
-        """Move with a controller again, after :meth:`fix`; a bound has to be set again."""
-        self.controlled = True
-        self.plan.exact = False
-        self.plan.linger = LINGER_INTERVALS * self.interval
+    def unfix(self, *, controlled: bool) -> None:
+        """Change lanes as before :meth:`fix`, with a controller or without.
+
+        A bound has to be set again.
+        """
+        self.controlled = controlled
+        self.plan.exact, self.plan.linger = self._keeps_lanes
 
     @property
     def plain(self) -> bool:

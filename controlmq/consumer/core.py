@@ -217,10 +217,12 @@ class Core(Messages):
         self._find_hand_over_at()
         self._attend_by(consumer, now)
 
-    def unfix(self, consumer: Consumer, limits: Limits | None, now: float) -> None:
-        """Let a consumer follow its controller again, from the prefetch in force."""
+    def unfix(
+        self, consumer: Consumer, limits: Limits | None, now: float, *, controlled: bool
+    ) -> None:
+        """Let a consumer go on as before :meth:`fix_one`, from the prefetch in force."""
         consumer.now = now
-        consumer.unfix()
+        consumer.unfix(controlled=controlled)
         self.limited(consumer, limits, now)
         self._attend_by(consumer, now)
 

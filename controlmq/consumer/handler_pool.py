@@ -23,6 +23,7 @@ class PoolTotals(NamedTuple):
     in_line: int
 
 
+@runtime_checkable
 class HandlerPool(Protocol):
     """A pool of handlers that knows when each message of one consumer starts and ends in it."""
 
@@ -77,6 +78,11 @@ class HandlerTimes:
         self._running -= 1
         self._ran += now - since
         self._ended += 1
+
+    def put_aside(self, now: float) -> None:
+        """A message that ran is kept for later: it has not ended."""
+        self._add_up(now)
+        self._running -= 1
 
     def totals(self, now: float, at_work: float | None = None) -> PoolTotals:
         """Everything up to now; ``at_work`` if the handlers had other messages as well."""

@@ -89,10 +89,11 @@ def resolve(
     - anything callable: itself, as it is.
 
     Without ``limits`` a law goes on beyond the linear range of the model that its gains were
-    computed for, as long as the rate follows, unless its tuning has an upper limit; the limits of
-    the result are None then. The laws of a schedule keep to the ranges of their models, and
-    ``"scale"``, which has none, to :meth:`Limits.widest`. A ``model`` that was given goes before
-    those that come with the controller; an object of ours has those it was built with.
+    computed for, as long as the rate follows, unless its tuning has an upper limit; and
+    ``"scale"``, which has no model, stays within :meth:`Limits.widest`. The limits of the result
+    are None then. The laws of a schedule keep to the ranges of their models. A ``model`` that was
+    given goes before those that come with the controller; an object of ours has those it was built
+    with.
     """
     known = ArxModel.load(model) if isinstance(model, str | os.PathLike) else model
     found = _value_of(spec, known)
@@ -109,7 +110,8 @@ def resolve(
     return ResolvedController(
         make=make,
         models=_models_of(law) if known is None else (known,),
-        limits=limits or _limits_of(law),
+        # How far a search without a model may go is no reason to subscribe with so many slots.
+        limits=limits or (None if found is Scale else _limits_of(law)),
         file=_file_of(spec, model),
         read_again=partial(resolve, spec, model=model, limits=limits),
     )

@@ -17,6 +17,7 @@ from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.controllers import Controllers
 from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.settings import settings_from
+from controlmq.controllers.limits import Limits
 from controlmq.controllers.resolve import default_tuning
 from controlmq.model import ArxModel
 from tests.clients.aio_pika.unconnected import UnconnectedChannel, in_a_loop
@@ -98,6 +99,21 @@ def test_one_that_goes_on_from_another_takes_its_law_and_its_prefetch(path: Path
     second = begun({"goal": GOAL, "controller": MODEL}, last=first, asked=2.0)
     assert second.law is first.law
     assert second.prefetch == 7
+
+
+@pytest.mark.parametrize(
+    ("limits", "slots"), [(None, 250), (Limits(0.1, 40), 40)], ids=["no limits", "limits"]
+)
+@pytest.mark.parametrize("single_by", ["window", "exclusive"])
+def test_a_single_subscription_of_a_law_without_a_model_has_250_slots_or_its_limit(
+    single_by: str, limits: Limits | None, slots: int
+) -> None:
+    words = {"goal": GOAL, "controller": "scale", "limits": limits}
+    if single_by == "window":
+        consumer = begun({**words, "window": "single"})
+    else:
+        consumer = begun(words, exclusive=True)
+    assert consumer.plant.first_size == slots
 
 
 def test_an_exclusive_consumer_has_one_subscription() -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from controlmq import InputError, WorkerPool
 from controlmq.clients import pool as pool_module
+from controlmq.clients.celery.pool_load import PoolLoad, QueueLoad
 from controlmq.clients.settings import Settings
+from controlmq.consumer.handler_pool import PoolTotals
 from controlmq.consumer.sensors import PoolSensors
 
 
@@ -160,7 +162,33 @@ def test_a_number_of_handlers_is_a_whole_one(handlers: object) -> None:
         Settings(handlers=handlers)  # type: ignore[arg-type]
 
 
+class OnlyParts:
+    """A pool of the user's that has nothing but parts for consumers."""
+
+    def __init__(self) -> None:
+        self.pool = PoolLoad(lambda: 2)
+
+    def part(self) -> QueueLoad:
+        return self.pool.queue()
+
+
+class WithoutCalling:
+    """A pool of the user's as they had to be before consumers shared any."""
+
+    size = 2
+
+    def totals(self) -> PoolTotals:
+        return OnlyParts().part().totals()
+
+
 def test_handlers_are_a_number_or_a_pool() -> None:
     with WorkerPool(2) as pool:
         assert Settings(handlers=pool).handlers is pool
+        assert Settings(handlers=pool.part())
     assert Settings(handlers=8).handlers == 8
+    assert isinstance(Settings(handlers=OnlyParts()).shape(None, None).handlers, QueueLoad)
+
+
+def test_a_pool_that_cannot_be_told_of_a_message_is_refused_at_once() -> None:
+    with pytest.raises(InputError, match=r"handlers is .*; give how many"):
+        Settings(handlers=WithoutCalling())  # type: ignore[arg-type]

@@ -158,6 +158,30 @@ def test_a_fixed_prefetch_comes_back_within_its_limits(switch: Path) -> None:
     assert consumer.prefetch == 50
 
 
+@pytest.mark.parametrize("settings", [{"prefetch": 40}, {"goal": 25}], ids=str)
+@pytest.mark.parametrize("starts_off", [False, True])
+def test_lanes_are_kept_after_the_switch_as_without_it(
+    switch: Path, settings: dict[str, Any], starts_off: bool
+) -> None:
+    usual = lanes_kept(subscribed(**settings))
+    if starts_off:
+        switch.write_text("5")
+    consumer = subscribed(**settings)
+    for text in ("5", "6"):
+        switch.write_text(text)
+        consumer.turn()
+        assert lanes_kept(consumer) == (True, 0.0)
+    switch.unlink()
+    consumer.turn()
+    assert lanes_kept(consumer) == usual == (False, 180.0)
+
+
+def lanes_kept(consumer: ControlledConsumer) -> tuple[bool, float]:
+    """Whether lanes have no slot too many, and the seconds for which one may be unneeded."""
+    plan = consumer.plant.plan
+    return plan.exact, plan.linger
+
+
 def bound(consumer: ControlledConsumer) -> float | None:
     """The rate that a bucket keeps the consumer to."""
     bucket = consumer.plant.gate.bucket

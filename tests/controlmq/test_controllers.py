@@ -277,7 +277,12 @@ class TestControllerFrom:
         law = controller_from("scale", limits=Limits(1.0, 50.0))
         assert isinstance(law, Scale)
         assert law.limits == Limits(1.0, 50.0)
-        assert resolve("Scale").limits == Limits.widest()
+        free = resolve("Scale")
+        made = free.make()
+        assert free.limits is None
+        assert isinstance(made, Scale)
+        assert made.limits == Limits.widest()
+        assert resolve(made).limits == Limits.widest(), "of an object they are the user's"
         with pytest.raises(InputError, match="needs no model"):
             controller_from("scale", model=MODEL)
 

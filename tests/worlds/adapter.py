@@ -122,7 +122,7 @@ class Adapter(Books):
                 if not controlled:
                     continue
                 now = self.world.now
-                self.core.unfix(consumer, limits, now)
+                self.core.unfix(consumer, limits, now, controlled=True)
                 if bound:
                     self.core.pace(consumer, bound, self.world.circumstances.burst, now)
                     subscription.limit_rate(bound, now)

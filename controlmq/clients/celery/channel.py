@@ -187,7 +187,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             with self.window_lock:
                 if tag in self._timed and not self.runner.stopped:
                     self._parked.add(tag)
-                    subscription.load.gone()
+                    subscription.load.put_aside()
                     self.runner.park(tag)
 
     def due(self, tag: int) -> None:

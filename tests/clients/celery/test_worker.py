@@ -11,7 +11,7 @@ import pytest
 
 from controlmq.clients import kill_switch
 from controlmq.clients.celery.channel import AdaptiveChannel
-from controlmq.clients.celery.worker import AdaptiveWorker
+from controlmq.clients.celery.worker import LINGER_SECONDS, AdaptiveWorker
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.settings import settings_from
@@ -215,3 +215,22 @@ def test_what_celery_asked_for_under_the_kill_switch_is_in_force_when_it_is_off(
     switch.unlink()
     channel._turn(consumer.plant)
     assert consumer.prefetch == 12
+
+
+@pytest.mark.parametrize(("late", "linger"), [(True, LINGER_SECONDS), (False, 0.0)])
+@pytest.mark.parametrize("starts_off", [False, True])
+def test_held_acks_make_up_for_lanes_again_after_the_kill_switch(
+    switch: Path, late: bool, linger: float, starts_off: bool
+) -> None:
+    if starts_off:
+        switch.touch()
+    celery = celery_consumer()
+    celery.app.tasks = {"mail": SimpleNamespace(acks_late=late)}
+    (consumer,) = OneLaneEach().connect(
+        AdaptiveWorker(celery, settings_from(interval=60)), ["orders"]
+    )
+    for turned in (switch.touch, switch.unlink):
+        turned()
+        consumer.turn()
+    plan = consumer.plant.plan
+    assert (plan.exact, plan.linger) == (True, linger)
