@@ -29,10 +29,9 @@ FILE_VARIABLE = "CONTROLMQ_OFF_FILE"
 
 @dataclass(frozen=True)
 class Off:
-    """That consumers hold ``prefetch``; None stands for the one in force.
+    """The order to hold ``prefetch``; None means the one in force.
 
-    ``for_good`` says that it is the process's environment that says so, which nobody changes from
-    outside.
+    ``for_good``: it comes from an environment variable, which cannot change while the process runs.
     """
 
     prefetch: float | None
@@ -59,7 +58,7 @@ def look() -> Off | None:
 
 
 def _found() -> tuple[str, str | None]:
-    """What says so, and the text of it; None where nothing does."""
+    """The variable or file that switches off, and its text; None where neither does."""
     value = os.environ.get(VARIABLE)
     if value is not None:
         return VARIABLE, value

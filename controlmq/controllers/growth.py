@@ -1,4 +1,4 @@
-"""Not asking for more where more has been of no use."""
+"""Takes growth of the prefetch back where it brought no rate."""
 
 from __future__ import annotations
 
