@@ -277,11 +277,14 @@ def table(results: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]] 
     commits = Counter(each["commit"] for each in results)
     failed = sum(bool(each["failures"]) for each in results)
     versions = ", ".join(f"{count} of {name}" for name, count in commits.items())
+    missing = sorted(BY_NAME.keys() - {each["fault"] for each in results})
     parts = [
         pages.table(columns, rows),
         pages.table(["RabbitMQ", "queue", "client", "runs"], counts),
         f"{len(results)} trials, {failed} failed. By version of the code: {versions}.",
     ]
+    if missing:
+        parts.append(f"Not run yet: {', '.join(missing)}.")
     if repeated:
         parts.append("Failed, done again, and not in the tables:")
         parts.append("\n".join(f"- {_failure(each)}" for each in repeated))
