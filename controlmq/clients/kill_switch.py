@@ -7,7 +7,8 @@ Two environment variables, so that no program has to be changed to have it:
 - ``CONTROLMQ_OFF_FILE``: the path of a file, looked for once a sample. While it exists, consumers
   hold the prefetch written in it; where it is empty, the one in force when it appeared.
 
-What cannot be read as a prefetch still switches off: somebody who sets this is in a hurry.
+A value that cannot be read as a prefetch still switches off, because somebody who sets one wants
+control to end at once.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Gate:
         self.bucket.take(now)
 
     def surplus(self, now: float, turnaround: float) -> int:
-        """Messages that stood here, more than is good; each is reported once.
+        """The number of messages that stood here and are not needed; each is reported once.
 
         ``turnaround`` is the time in seconds after which an opening brings a message.
         """

@@ -1,4 +1,4 @@
-"""Going on beyond the range of a model, as long as the rate follows."""
+"""Lets a law go on beyond the range of its model, as long as the rate follows."""
 
 from __future__ import annotations
 

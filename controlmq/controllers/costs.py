@@ -1,4 +1,4 @@
-"""What a goal costs, for the user to be told."""
+"""What goals cost, as sentences for the user."""
 
 from __future__ import annotations
 

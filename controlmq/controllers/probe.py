@@ -1,4 +1,4 @@
-"""Trying whether a consumer that seems starved is."""
+"""Finds out whether a consumer that seems starved really is, by trying a larger prefetch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking less when handlers slow down because what is behind them is congested."""
+"""Takes less when handlers slow down because what is behind them is congested."""
 
 from __future__ import annotations
 
