@@ -214,7 +214,7 @@ def one(cell: Cell, number: int, bed: Bed) -> dict[str, Any]:
         result |= asdict(outcome.verdict) | {"failures": outcome.failures(fault)}
         result["under_way"] = outcome.under_way
         if result["failures"]:
-            # For whoever has to find out why.
+            # To find out why.
             result["record"] = outcome.record
     return result | {"seconds": time.monotonic() - start}
 

@@ -27,7 +27,7 @@ class Bucket:
         self._set(rate, burst)
 
     def take(self, now: float, tokens: int = 1) -> None:
-        """Take tokens, which may be some that the bucket does not have yet."""
+        """Take tokens, even some that the bucket does not have yet."""
         full_at = self._units(now)
         if self._full_at is not None and self._full_at > full_at:
             full_at = self._full_at

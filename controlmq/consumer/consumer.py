@@ -264,7 +264,7 @@ class Consumer:
 
     @property
     def first_size(self) -> int:
-        """Slots of the first lane: all there will be, where there can be no other."""
+        """Slots of the first lane; all slots, where there can be no second lane."""
         if self.kind == "single":
             return self.most
         slots = max(1, math.ceil(self.window.target))
@@ -356,7 +356,7 @@ class Consumer:
         self.actuate(prefetch or self.window.granted)
 
     def keep_lanes_exact(self, linger: float) -> None:
-        """Have no slot more in lanes than is wanted, as is best for a prefetch that stays.
+        """Keep no more slots in lanes than are wanted, as is best for a prefetch that stays.
 
         A lane that is not needed is retired after ``linger`` seconds.
         """
@@ -382,7 +382,7 @@ class Consumer:
         )
 
     def _check_shrunk(self) -> None:
-        """Say once where slots stay open that are not wanted any more."""
+        """Log once if slots stay open that are no longer wanted."""
         window = self.window
         slots = sum(lane.slots for lane in window.subscribed) - window.held
         if slots <= window.wanted or not self.plan.filled or window.idle:
@@ -414,7 +414,7 @@ class Consumer:
         )
 
     def _notice_too_small(self, prefetch: float) -> None:
-        """Once: the only subscription there may be has fewer slots than are asked for."""
+        """Log once that the only possible subscription has fewer slots than are asked for."""
         if not self._too_small_noticed:
             self._notice(
                 f"prefetch {prefetch:g} is asked for, but its one subscription has "

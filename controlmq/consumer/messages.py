@@ -388,7 +388,7 @@ class Messages:
             self._send(consumer, consumer.window.drain(now), now)
 
     def give_back_due(self, by: float, now: float) -> None:
-        """Release the acks whose time ends by then, because the user's code runs as long."""
+        """Release the acks whose time ends by then, because the user's code runs until then."""
         for consumer in self.consumers.values():
             if consumer.window.held:
                 with self.uninterrupted():
@@ -469,7 +469,7 @@ class Messages:
                 self.verbatim = [*self.take_acks()]
 
     def _answered(self, tags: list[int], now: float, refused: bool = False) -> None:
-        """These are no longer unacknowledged at the broker."""
+        """Note that these are no longer unacknowledged at the broker."""
         for tag in tags:
             lane = self.ledger.unacked.pop(tag)
             consumer = lane.consumer
@@ -494,7 +494,7 @@ class Messages:
         return [each.tag for each in forgotten]
 
     def _return_unwanted(self) -> None:
-        """Give back what came too late, once nobody is left to whom it could be delivered again."""
+        """Give back what came too late, once no lane of a leaving consumer could get it again."""
         if not self.leaving and not self.commits:
             self.returns += sorted(self.ledger.unwanted)
             self.ledger.unwanted.clear()

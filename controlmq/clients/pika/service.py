@@ -262,5 +262,5 @@ class Service:
 
 
 def _stand_in(sample: Sample, goal: float) -> float:
-    """The controller of a new consumer until it has that of the one before."""
+    """A controller that stands in until a new consumer takes over that of the one before."""
     return sample.prefetch
