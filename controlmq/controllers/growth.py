@@ -55,7 +55,7 @@ class Growth:
         self._ceiling = math.inf
         self._next_rest = REST_SAMPLES
         self._reserve = VAIN_GROWTH_RESERVE_FACTOR
-        """Factor on the prefetch that the rate has followed to: growth in vain is taken back to that."""
+        """Factor on the prefetch that the rate followed to: growth in vain is taken back to it."""
         self._prefetch, self._rate, self._busy, self._age = 0.0, 0.0, 1.0, REST_SAMPLES
         """Where the present growth began, and how many samples ago."""
 
