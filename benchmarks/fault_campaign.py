@@ -214,7 +214,7 @@ def one(cell: Cell, number: int, bed: Bed) -> dict[str, Any]:
         result |= asdict(outcome.verdict) | {"failures": outcome.failures(fault)}
         result["under_way"] = outcome.under_way
         if result["failures"]:
-            # For whoever has to find out why.
+            # To find out why.
             result["record"] = outcome.record
     return result | {"seconds": time.monotonic() - start}
 
@@ -277,11 +277,14 @@ def table(results: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]] 
     commits = Counter(each["commit"] for each in results)
     failed = sum(bool(each["failures"]) for each in results)
     versions = ", ".join(f"{count} of {name}" for name, count in commits.items())
+    missing = sorted(BY_NAME.keys() - {each["fault"] for each in results})
     parts = [
         pages.table(columns, rows),
         pages.table(["RabbitMQ", "queue", "client", "runs"], counts),
         f"{len(results)} trials, {failed} failed. By version of the code: {versions}.",
     ]
+    if missing:
+        parts.append(f"Not run yet: {', '.join(missing)}.")
     if repeated:
         parts.append("Failed, done again, and not in the tables:")
         parts.append("\n".join(f"- {_failure(each)}" for each in repeated))

@@ -24,6 +24,7 @@ from benchmarks import (
 from benchmarks.__main__ import unmet
 from benchmarks.measure import at_least, at_most, beside, spread, verdict
 from simulator.studies.tournament.entries import TABLES
+from tests.faults.kinds import BY_NAME
 from tests.pages import ROOT
 
 
@@ -210,6 +211,14 @@ def test_a_trial_of_the_campaign_without_a_verdict_is_failed_and_in_no_other_col
         "1",
         "1 (1 without a verdict)",
     ]
+
+
+def test_the_page_of_a_campaign_names_faults_that_have_not_run() -> None:
+    missing = fault_campaign.table([GOOD]).rpartition("Not run yet: ")[2]
+    assert "leader lost" in missing
+    assert "connection cut" not in missing
+    every = [{**GOOD, "fault": name} for name in BY_NAME]
+    assert "Not run yet" not in fault_campaign.table(every)
 
 
 def test_a_campaign_does_failed_trials_again_where_asked_and_its_page_says_so(

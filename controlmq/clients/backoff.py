@@ -6,7 +6,7 @@ import random
 
 
 class Backoff:
-    """The pauses of one thing that is tried again, in seconds.
+    """The pauses between attempts at one thing, in seconds.
 
     Each is between half and the whole of a limit that starts at ``first`` and doubles up to
     ``longest``. Drawing them keeps consumers that lost the same broker from coming back together.
@@ -24,5 +24,5 @@ class Backoff:
         return random.uniform(limit / 2, limit)
 
     def reset(self) -> None:
-        """It has worked: the next pause is a first one again."""
+        """Note that an attempt has worked: the next pause is as short as the first."""
         self._limit = self._first

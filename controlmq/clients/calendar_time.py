@@ -1,4 +1,4 @@
-"""A consumer as its loop sees it."""
+"""A consumer as a plant whose samples have calendar time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controlmq.loop import Sample
 
 
 class InCalendarTime:
-    """A plant whose samples have the time of the calendar, by which traces can be compared.
+    """A plant whose samples have calendar time, so that traces can be compared.
 
     ``consumer`` knows only the time of the last event, on a clock that starts anywhere.
     """

@@ -1,4 +1,4 @@
-"""Running the core of one channel: its clock, its timer, its log, and when acks are sent.
+"""Runs the core of one channel: its clock, its timer, its log, and when acks are sent.
 
 There is no thread: the core is woken when a delivery or an ack finds that it is time, and by
 one timer, because under load timers starve and without load nothing is delivered.

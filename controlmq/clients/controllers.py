@@ -1,4 +1,4 @@
-"""The controllers of consumers: of each its own, with the laws of its goals."""
+"""Makes a controller for each consumer, with the laws of its goals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Controllers:
         return combined(goals, settings.limits or settings.controller.limits, controller)
 
     def _own(self, controller: Controller) -> Controller:
-        """``controller`` itself the first time, a copy of what it was then from the second on.
+        """``controller`` itself for the first consumer, and for others a copy of what it was then.
 
         A controller remembers, so that two consumers cannot share one.
         """

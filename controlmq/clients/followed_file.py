@@ -1,4 +1,4 @@
-"""Following a model or controller file, so that a new identification reaches the consumer."""
+"""Follows a model or controller file, so that a new identification reaches the consumer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FollowedFile:
         return controller
 
     def _state(self) -> tuple[int, int, int] | None:
-        """What differs once a file was written or replaced; None while there is none."""
+        """What changes when a file is written or replaced; None while there is no file."""
         try:
             status = os.stat(self.path)
         except OSError:

@@ -81,7 +81,7 @@ class Health:
             self._server.server_close()
 
     def _write(self, file: Path) -> None:
-        """A full disk must not stop the consumer; those who watch see that the file is old."""
+        """Write the file; an error, such as a full disk, must not stop the consumer."""
         try:
             file.write_bytes(HEALTHY)
         except OSError as error:
@@ -130,7 +130,7 @@ def _listening(health: Health, port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Probes come all the time; none is logged."""
+            """Log nothing: probes come all the time."""
 
     try:
         server = ThreadingHTTPServer((HOST, port), Answer)

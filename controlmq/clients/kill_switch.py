@@ -7,7 +7,8 @@ Two environment variables, so that no program has to be changed to have it:
 - ``CONTROLMQ_OFF_FILE``: the path of a file, looked for once a sample. While it exists, consumers
   hold the prefetch written in it; where it is empty, the one in force when it appeared.
 
-What cannot be read as a prefetch still switches off: somebody who sets this is in a hurry.
+A value that cannot be read as a prefetch still switches off, because somebody who sets one wants
+control to end at once.
 """
 
 from __future__ import annotations
@@ -29,10 +30,9 @@ FILE_VARIABLE = "CONTROLMQ_OFF_FILE"
 
 @dataclass(frozen=True)
 class Off:
-    """That consumers hold ``prefetch``; None stands for the one in force.
+    """The order to hold ``prefetch``; None means the one in force.
 
-    ``for_good`` says that it is the process's environment that says so, which nobody changes from
-    outside.
+    ``for_good``: it comes from an environment variable, which cannot change while the process runs.
     """
 
     prefetch: float | None
@@ -59,7 +59,7 @@ def look() -> Off | None:
 
 
 def _found() -> tuple[str, str | None]:
-    """What says so, and the text of it; None where nothing does."""
+    """The variable or file that switches off, and its text; None where neither does."""
     value = os.environ.get(VARIABLE)
     if value is not None:
         return VARIABLE, value

@@ -28,9 +28,9 @@ def new_consumer(
 ) -> ControlledConsumer:
     """A consumer that is to be subscribed with these ``arguments``.
 
-    It starts from the prefetch that was ``asked`` for, or that of ``last``, the consumer before it,
-    whose law it takes. That follows its file already; without one before, the file is read
-    again, because it may have been written since the settings were made.
+    It starts from the prefetch that was ``asked`` for. If there was a consumer before it
+    (``last``), it takes that one's prefetch and law, which already follows its file. Otherwise the
+    file is read again, because it may have changed since the settings were made.
     """
     settings = settings.within_timeout(arguments)
     if exclusive:

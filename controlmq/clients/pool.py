@@ -86,7 +86,7 @@ class WorkerPool(ThreadPoolExecutor):
                     times.ended(start, now)
 
     def _left(self, counted: tuple[HandlerTimes, ...]) -> None:
-        """It was cancelled, and never ran."""
+        """Note that a message was cancelled and never ran."""
         with self._lock:
             now = clock()
             for times in counted:

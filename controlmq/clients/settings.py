@@ -153,8 +153,8 @@ class Settings:
     def shape(self, limits: Limits | None, controller: Controller | None) -> Shape:
         """How the window of a consumer may be made.
 
-        Spreading makes a rate steadier and the window worth less than its slots, which the least
-        prefetch and a time in the buffer are about.
+        Spreading makes a rate steadier, but a window then gives less than its slots could. So it is
+        off for the least prefetch and for a time in the buffer, where each slot counts.
         """
         handlers = self.handlers
         only_goals = isinstance(controller, Selector) and controller.controller is None

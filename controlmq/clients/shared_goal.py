@@ -46,14 +46,14 @@ FORGET_SECONDS = 3.0
 FORGET_MESSAGES = 20.0
 """What is measured is forgotten in this time, or in that of so many messages of the goal."""
 
-LACKING_PART = 0.7
-"""Part of the tokens that a message has waited for from which on more is needed."""
+LACKING_SHARE_OF_TOKENS = 0.7
+"""Share of the tokens of a member. Where messages waited for that many, it needs more."""
 
-NEED_MARGIN = 1.1
-"""What a member needs that does not wait for tokens: this times what it hands over."""
+NEED_FACTOR = 1.1
+"""A member whose messages do not wait for tokens needs this times the rate that it hands over."""
 
-LEAST_NEED = 0.02
-"""Part of the goal that a ``consume()`` loop always needs: what waits in it is not seen."""
+LEAST_NEED_SHARE_OF_GOAL = 0.02
+"""Share of the goal that a ``consume()`` loop always needs: what waits in it is not seen."""
 
 RETRY_PAUSES_SECONDS = 1.0, 10.0
 """The first and the longest pause before a log that was lost is opened again."""
@@ -275,8 +275,8 @@ class SharedGoal:
         self._handed_over = gate.handed_over
         self._offered = kept * self._offered + member.share * seconds
         self._seconds = kept * self._seconds + seconds
-        if lacks or self._awaited >= LACKING_PART * self._offered > 0:
+        if lacks or self._awaited >= LACKING_SHARE_OF_TOKENS * self._offered > 0:
             member.need = member.goal
         else:
-            least = LEAST_NEED * member.goal if gate.pulled else 0.0
-            member.need = max(least, NEED_MARGIN * self._taken / self._seconds)
+            least = LEAST_NEED_SHARE_OF_GOAL * member.goal if gate.pulled else 0.0
+            member.need = max(least, NEED_FACTOR * self._taken / self._seconds)

@@ -1,4 +1,4 @@
-"""Noticing a controller that sits at its upper limit and does not reach the goal."""
+"""Notices a controller that stays at its upper limit and does not reach the goal."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Bucket:
         self._set(rate, burst)
 
     def take(self, now: float, tokens: int = 1) -> None:
-        """Take tokens, which may be some that the bucket does not have yet."""
+        """Take tokens, even some that the bucket does not have yet."""
         full_at = self._units(now)
         if self._full_at is not None and self._full_at > full_at:
             full_at = self._full_at
@@ -41,8 +41,8 @@ class Bucket:
     def follow(self, rate: float, burst: float, now: float, *, empty: bool = False) -> None:
         """Go on with another rate from now on; no tokens are added, and none stay if ``empty``.
 
-        With :meth:`change` a larger burst brings tokens, which would come from nowhere where
-        several buckets share a rate.
+        With :meth:`change` a larger burst brings tokens; where several buckets share a rate, those
+        tokens would exceed it.
         """
         most = Fraction(0) if empty else Fraction(burst)
         there = min(most, Fraction(self.burst) - self._missing(now))

@@ -40,7 +40,7 @@ DEFAULT_MAX_HELD = 250
 """Acks held at most unless the user says otherwise: what a crash could deliver twice. Also the
 size of a single subscription that is controlled and has no limits."""
 
-PROBE_WINDOWS = 3
+BARREN_AFTER_WINDOWS = 3
 """If the first lane gets this many windows of messages and the new lane none, the queue serves
 one consumer at a time."""
 
@@ -136,7 +136,7 @@ class Consumer:
         """Messages that the user rejected or had recovered."""
         self._awaited_before = 0
         """Tokens that something was waiting for, up to the last sample."""
-        self._probe: tuple[Lane, int] | None = None
+        self._second_lane: tuple[Lane, int] | None = None
         self._stalled = False
         self._least = 0
         """Messages that the handler was seen to wait for."""
@@ -266,7 +266,7 @@ class Consumer:
 
     @property
     def first_size(self) -> int:
-        """Slots of the first lane: all there will be, where there can be no other."""
+        """Slots of the first lane; all slots, where there can be no second lane."""
         if self.kind == "single":
             return self.most
         slots = max(1, math.ceil(self.window.target))
@@ -285,19 +285,19 @@ class Consumer:
         lane = self.window.opened(self, tag, size)
         self.sensors.released(size, self.window.held, self.now)
         if self.kind == "auto" and self.lanes_asked > 1:
-            self._probe = lane, self.sensors.total
+            self._second_lane = lane, self.sensors.total
             self.plan.may_grow = False
         return lane
 
     def lane_opened(self, lane: Lane) -> None:
-        """The broker has confirmed ``lane``; a probe begins only now."""
-        if self._probe is not None and self._probe[0] is lane:
-            self._probe = lane, self.sensors.total
+        """The broker has confirmed ``lane``; what it gets counts only from now."""
+        if self._second_lane is not None and self._second_lane[0] is lane:
+            self._second_lane = lane, self.sensors.total
 
     def lane_gone(self, lane: Lane) -> None:
         """The broker delivers to ``lane`` no more."""
-        if self._probe is not None and self._probe[0] is lane:
-            self._probe = None  # it has shown nothing; the next lane is the probe
+        if self._second_lane is not None and self._second_lane[0] is lane:
+            self._second_lane = None  # it has shown nothing; the next lane may
             self.plan.may_grow = True
         if not lane.cancelled:
             self.sensors.withdrawn(lane.size - lane.unacked, self.now)
@@ -313,15 +313,15 @@ class Consumer:
 
     def barren_lane(self) -> Lane | None:
         """The second lane, if it gets nothing while the first is served; it has to go."""
-        if self._probe is None:
+        if self._second_lane is None:
             return None
-        lane, total = self._probe
+        lane, total = self._second_lane
         if lane.received:
-            self._probe = None
+            self._second_lane = None
             self.kind = "lanes"
             self.plan.may_grow = self.plan.may_retire = True
-        elif self.sensors.total - total > PROBE_WINDOWS * self.window.granted:
-            self._probe = None
+        elif self.sensors.total - total > BARREN_AFTER_WINDOWS * self.window.granted:
+            self._second_lane = None
             self.be_single("it serves one consumer at a time")
             return lane
         return None
@@ -358,7 +358,7 @@ class Consumer:
         self.actuate(prefetch or self.window.granted)
 
     def keep_lanes_exact(self, linger: float) -> None:
-        """Have no slot more in lanes than is wanted, as is best for a prefetch that stays.
+        """Keep no more slots in lanes than are wanted, as is best for a prefetch that stays.
 
         A lane that is not needed is retired after ``linger`` seconds.
         """
@@ -385,7 +385,7 @@ class Consumer:
         )
 
     def _check_shrunk(self) -> None:
-        """Say once where slots stay open that are not wanted any more."""
+        """Log once if slots stay open that are no longer wanted."""
         window = self.window
         slots = sum(lane.slots for lane in window.subscribed) - window.held
         if slots <= window.wanted or not self.plan.filled or window.idle:
@@ -417,7 +417,7 @@ class Consumer:
         )
 
     def _notice_too_small(self, prefetch: float) -> None:
-        """Once: the only subscription there may be has fewer slots than are asked for."""
+        """Log once that the only possible subscription has fewer slots than are asked for."""
         if not self._too_small_noticed:
             self._notice(
                 f"prefetch {prefetch:g} is asked for, but its one subscription has "

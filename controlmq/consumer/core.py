@@ -147,7 +147,7 @@ class Core(Messages):
                 self.commands.append(CancelLanes(tuple(lanes)))
 
     def _leave(self, consumer: Consumer, now: float) -> None:
-        """The last lane of a cancelled consumer is gone: nothing is held any more."""
+        """Let go of a cancelled consumer whose last lane is gone; its held acks are sent."""
         if consumer in self.leaving:
             self.leaving.remove(consumer)
         self._give_back(consumer, now)

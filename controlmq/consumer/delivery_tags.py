@@ -47,7 +47,7 @@ class Ledger:
             self.whole = tag == 1
 
     def delivered_out_of_turn(self, tag: int) -> None:
-        """A delivery has come whose tag is not the next.
+        """Note a delivery whose tag is not the next one.
 
         A channel numbers what it brings without gaps, and deliveries come in order. A tag that
         nobody has had is that of a message which an interrupt kept from us when the client had read
@@ -60,7 +60,7 @@ class Ledger:
         self._take(tag)
 
     def taken(self, tag: int) -> None:
-        """A tag is that of a message which is no delivery of a lane, or not the next of these."""
+        """Note the tag of a message that no lane delivered, or that came out of turn."""
         if not self.next_tag or tag == self.next_tag:
             self._take(tag)
         elif tag > self.next_tag and self.ordered:

@@ -29,8 +29,8 @@ turnarounds, because openings that are left out are felt only after one."""
 CUSHION_MESSAGES = 1
 """Messages that may wait all the time: one is there when a token is."""
 
-MADE_UP_BURST = 2.0
-"""Messages. A bucket with this burst makes up for late timers by itself."""
+LATENESS_ABSORBED_BURST_MESSAGES = 2.0
+"""A bucket with at least this burst makes up for late timers by itself."""
 
 LATENESS_STEP_SECONDS = 0.0001
 """Seconds by which timers are taken to be later after a message that was handed over late: one
@@ -63,7 +63,7 @@ class Gate:
         """The fewest messages that waited since ``_least_from``."""
         self._least_from = -math.inf
         self._lateness = 0.0
-        """Seconds by which timers are late at least, lately."""
+        """The smallest delay of recent timers, in seconds."""
         self._asked_early = True
         """Whether the first message was not asked for too early, so that it may be again."""
 
@@ -71,8 +71,8 @@ class Gate:
     def ask_at(self) -> float:
         """When to ask for the first message, in seconds; infinite if none waits.
 
-        Timers are late, so this is a little before the gate opens. With a small burst, what they
-        are late by would be lost with every token.
+        Timers fire late, so this is a little before the gate opens. With a small burst, that delay
+        would cost part of every token.
         """
         if not self.waiting:
             return math.inf
@@ -107,7 +107,7 @@ class Gate:
 
     def _learn_lateness(self, now: float) -> None:
         """Compare the present with the time at which the first message was to be asked for."""
-        if self.bucket is None or self.bucket.burst >= MADE_UP_BURST:
+        if self.bucket is None or self.bucket.burst >= LATENESS_ABSORBED_BURST_MESSAGES:
             self._lateness = 0.0
             return
         opens_at = self.opens_at
@@ -131,7 +131,7 @@ class Gate:
         self.bucket.take(now)
 
     def surplus(self, now: float, turnaround: float) -> int:
-        """Messages that stood here, more than is good; each is reported once.
+        """The number of messages that stood here and are not needed; each is reported once.
 
         ``turnaround`` is the time in seconds after which an opening brings a message.
         """

@@ -73,7 +73,7 @@ class HandlerTimes:
         self._waited += now - since
 
     def ended(self, since: float, now: float) -> None:
-        """A message that had run since then does so no more."""
+        """A message that had run since then has ended."""
         self._add_up(now)
         self._running -= 1
         self._ran += now - since

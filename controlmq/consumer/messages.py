@@ -180,7 +180,7 @@ class Messages:
             self.ledger.fetched.add(tag)
 
     def missed_a_message(self) -> None:
-        """A message may be out that is in no book, or comes only after later ones.
+        """Note that a message may be out that is not in the books, or that comes after later ones.
 
         An interrupt came when the client had read it, or it was fetched without our knowledge.
         """
@@ -388,7 +388,7 @@ class Messages:
             self._send(consumer, consumer.window.drain(now), now)
 
     def give_back_due(self, by: float, now: float) -> None:
-        """Release the acks whose time ends by then, because the user's code runs as long."""
+        """Release the acks whose time ends by then, because the user's code runs until then."""
         for consumer in self.consumers.values():
             if consumer.window.held:
                 with self.uninterrupted():
@@ -408,7 +408,7 @@ class Messages:
         consumer.sensors.released(slots, consumer.window.held, now)
 
     def _ack_in_transaction(self, tag: int, multiple: bool) -> None:
-        """Part of a transaction: on the wire at once, but a slot only after the commit."""
+        """Send an ack of a transaction at once; it opens a slot only after the commit."""
         ledger = self.ledger
         tags = ledger.up_to(tag) if multiple else [tag]
         fetched = ledger.fetched_up_to(tag) if multiple else [tag]
@@ -457,7 +457,7 @@ class Messages:
             self._ack_fetched(fetched)
 
     def _ack_fetched(self, tags: list[int]) -> None:
-        """Each by itself: the client may have messages with lower tags that we have not seen."""
+        """Acknowledge fetched messages one by one: the client may have lower tags not seen here."""
         self._make_frames()
         self.ledger.fetched.difference_update(tags)
         self.verbatim += [Ack(tag, False) for tag in tags]
@@ -469,7 +469,7 @@ class Messages:
                 self.verbatim = [*self.take_acks()]
 
     def _answered(self, tags: list[int], now: float, refused: bool = False) -> None:
-        """These are no longer unacknowledged at the broker."""
+        """Note that these are no longer unacknowledged at the broker."""
         for tag in tags:
             lane = self.ledger.unacked.pop(tag)
             consumer = lane.consumer
@@ -494,7 +494,7 @@ class Messages:
         return [each.tag for each in forgotten]
 
     def _return_unwanted(self) -> None:
-        """Give back what came too late, once nobody is left to whom it could be delivered again."""
+        """Give back what came too late, once no lane of a leaving consumer could get it again."""
         if not self.leaving and not self.commits:
             self.returns += sorted(self.ledger.unwanted)
             self.ledger.unwanted.clear()

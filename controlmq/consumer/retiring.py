@@ -117,7 +117,7 @@ class LanePlan:
         return self.lane_size(missing)
 
     def deadline(self) -> float:
-        """When to look again, unless a lane is saturated or a slot comes free before."""
+        """When to look at lanes again, unless one is saturated or a slot comes free before."""
         due = math.inf
         if self._unneeded_since is not None:
             due = self._unneeded_since + self.linger

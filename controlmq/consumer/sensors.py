@@ -108,7 +108,7 @@ class Turnaround:
         return self.usual * (1 + LATE_SHARE_OF_TURNAROUND) + LATE_SECONDS
 
     def forget(self) -> None:
-        """It has changed: the next message tells it."""
+        """Forget the turnaround, because it has changed: the next message shows it."""
         self._spans.clear()
         self._lowest, self._count = math.inf, 0
 
@@ -322,7 +322,7 @@ class Sensors:
                 self.turnaround.measured(taken, now)
 
     def waited(self, seconds: float) -> None:
-        """The message that comes now was here for so long, which nothing else shows."""
+        """Note how long the message that comes now was here before; nothing else shows that."""
         self._left_seconds += seconds
 
     def handed_over(self, since: float, now: float) -> None:

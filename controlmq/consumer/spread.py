@@ -11,9 +11,9 @@ A quarter of the slots beyond the first is a reserve: a message that is late, be
 broker or processor were busy, does not delay the next ones, whose slots wait to be opened.
 
 The spacing needs the loop time without waiting for handlers. Waiting lengthens the measured time,
-so the shortest of the last samples counts; that also keeps the spacing steady. Where it has grown,
-spreading takes at most two hundredths off the rate just measured with every sample: handlers that
-are busy all the time set the rate themselves.
+so the shortest of the last samples counts; that also keeps the spacing steady. Where the loop time
+has grown, spreading lowers the rate by at most 2 % from one sample to the next, because handlers
+that are busy all the time set the rate themselves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Going on beyond the range of a model, as long as the rate follows."""
+"""Lets a law go on beyond the range of its model, as long as the rate follows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TRIED_LIMIT_FACTOR = 1.5
 """Factor on what is allowed that is tried now and then."""
 
 COMPARED_SAMPLES = 5
-"""Samples before and in a trial whose mean rates are compared, so that noise does not decide."""
+"""Samples before and in a try whose mean rates are compared, so that noise does not decide."""
 
 REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
-"""Samples after a trial in vain before the next one: at first, and at most."""
+"""Samples after a try in vain before the next one: at first, and at most."""
 
 SAMPLES_IN_VAIN = 10
 """Samples in a row that end at what is allowed before anything is told: longer than a law takes
@@ -37,11 +37,11 @@ TRIED_SHARE = 0.95
 """Share of what is allowed that counts as having tried it."""
 
 
-class Trial:
-    """Whether more than seems of use is tried: what was measured may be of another consumer now.
+class LimitTry:
+    """Decides when more than is allowed is tried: what was measured may no longer hold.
 
-    ``gain`` is the rate for each message of prefetch that the last one found, if it brought at
-    least half of what it could. The pause after one in vain doubles each time.
+    ``gain`` is the rate for each message of prefetch that the last try found, if it brought at
+    least half of what it could. The pause after a try in vain doubles each time.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class BeyondRange:
 
     While the rate follows the prefetch, that is no limit. Where it does not, because handlers, the
     network or the broker can do no more, growth ends there. Where handlers are idle at that end,
-    half as much again is tried now and then (:class:`Trial`), since round trips change. Only the
+    half as much again is tried now and then (:class:`LimitTry`), since round trips change. Only the
     highest of the last rates is remembered, so the bound follows a consumer whose work changes.
 
     ``most`` is what is allowed now.
@@ -100,7 +100,7 @@ class BeyondRange:
         self._limits = Limits.beyond(model)
         self._model = model
         self._gain: float | None = None
-        self._trial = Trial()
+        self._limit_try = LimitTry()
         self._beyond: dict[str, str] = {}
         self._in_vain: dict[str, str] = {}
         """What to tell of a prefetch beyond the range, and of growth in vain, by a key."""
@@ -116,13 +116,13 @@ class BeyondRange:
 
     def allowed(self, sample: Sample, goal: float, asked: float) -> float:
         """``asked``, or what the law may go to at most."""
-        tried = sample.prefetch > TRIED_SHARE * self.most and not self._trial.runs
+        tried = sample.prefetch > TRIED_SHARE * self.most and not self._limit_try.runs
         self._measure(sample)
         self.most = self._most()
         if asked >= self.most and sample.busy < 1 - USEFUL_IDLE_SHARE:
             self._try_more(sample)
         else:
-            self._trial.end()
+            self._limit_try.end()
         if goal != self._goal:
             self._goal, self._samples_in_vain, self._in_vain = goal, 0, {}
         if not asked > self.within.high:
@@ -147,13 +147,13 @@ class BeyondRange:
             self._gain = gain
 
     def _try_more(self, sample: Sample) -> None:
-        trial = self._trial
+        limit_try = self._limit_try
         if sample.prefetch > TRIED_SHARE * self.most:
-            trial.note(sample)
-        if trial.gain is not None:
-            self._gain, trial.gain = trial.gain, None
+            limit_try.note(sample)
+        if limit_try.gain is not None:
+            self._gain, limit_try.gain = limit_try.gain, None
             self.most = self._most()
-        if trial.runs:
+        if limit_try.runs:
             self.most = self._limits.clamp(TRIED_LIMIT_FACTOR * self.most)
 
     def _most(self) -> float:

@@ -1,4 +1,4 @@
-"""Letting messages wait in the client for about as long as the user wants."""
+"""Lets messages wait in the client for about as long as the user wants."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class BufferTime:
         return self.limits.clamp(asked)
 
     def _measure(self, sample: Sample, flow: float) -> None:
-        """Take in the time that a slot spends elsewhere."""
+        """Measure how long a slot is neither in the buffer nor with a handler."""
         prefetch, flow_before = self._before
         self._before = sample.prefetch, flow
         if self._elsewhere is None:
@@ -100,7 +100,7 @@ def _near(value: float, other: float, factor: float) -> bool:
 
 
 def _together(samples: Sequence[Sample]) -> Sample:
-    """Several samples as one; what handlers were busy with is what its messages took."""
+    """Several samples as one; its handler time is what handlers were busy for, per message."""
     if len(samples) == 1:
         return samples[0]
     seconds = sum(each.interval for each in samples)

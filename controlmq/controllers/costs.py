@@ -1,4 +1,4 @@
-"""What a goal costs, for the user to be told."""
+"""What goals cost, as sentences for the user."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def costs(
 ) -> dict[str, str]:
     """What goals have cost in this sample, by the goal and its value.
 
-    ``in_force`` is the word of the goal whose law has its way, and ``rate`` what the consumer is to
+    ``in_force`` is the word of the goal whose law decides, and ``rate`` what the consumer is to
     reach or to keep to, in messages/second: its part of a rate that is shared. ``in_vain`` says
     that idle handlers did not get more by more prefetch.
     """

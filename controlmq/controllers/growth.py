@@ -1,4 +1,4 @@
-"""Not asking for more where more has been of no use."""
+"""Takes growth of the prefetch back where it brought no rate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ USEFUL_IDLE_SHARE = 0.02
 
 
 class Growth:
-    """Keeps a law from growing without end where idle handlers do not get more by it.
+    """Keeps a law from raising the prefetch without end where that brings no rate.
 
     Where broker, network or the client itself is the limit, handlers stay idle however large the
     prefetch is. A growth by a quarter or more that the rate did not follow, by a fifth of it, is
@@ -55,7 +55,7 @@ class Growth:
         self._ceiling = math.inf
         self._next_rest = REST_SAMPLES
         self._reserve = VAIN_GROWTH_RESERVE_FACTOR
-        """What is still to be added to the prefetch that the rate has followed to."""
+        """Factor on the prefetch that the rate followed to: growth in vain is taken back to it."""
         self._prefetch, self._rate, self._busy, self._age = 0.0, 0.0, 1.0, REST_SAMPLES
         """Where the present growth began, and how many samples ago."""
 

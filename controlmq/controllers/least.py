@@ -97,7 +97,7 @@ class LeastPrefetch:
 
     @property
     def grew_in_vain(self) -> bool:
-        """Whether more was of no use when it was tried last, though handlers are idle."""
+        """Whether a larger prefetch was last tried in vain, though handlers are idle."""
         return self._growth.resting > 0
 
     def __call__(self, sample: Sample, goal: float) -> float:
@@ -127,7 +127,7 @@ class LeastPrefetch:
         return self.limits.clamp(asked)
 
     def _in_proportion(self, sample: Sample, rate: float) -> float:
-        """What reaches the rate if that follows the prefetch; 0 where something else is the limit.
+        """The prefetch for the rate, if it follows in proportion; 0 if something else limits it.
 
         A turnaround that has grown is measured only after a while: until then slots that are late
         may be those of a queue that is short of messages.
@@ -175,7 +175,7 @@ class LeastPrefetch:
 
 
 def _done_with(sample: Sample) -> Sample:
-    """The sample with the messages that handlers were done with, in place of those that came.
+    """The sample with the messages that handlers finished, in place of those that came.
 
     While a window fills, more come: a pool of handlers whose size is not known takes all in.
     """

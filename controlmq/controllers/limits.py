@@ -40,17 +40,17 @@ class Limits:
 
     @classmethod
     def of(cls, model: ArxModel) -> Limits:
-        """Up to the end of the linear range, beyond which nothing is known of the rate."""
+        """Limits up to the end of the linear range, beyond which nothing is known of the rate."""
         return cls.up_to(model.linear_range[1])
 
     @classmethod
     def up_to(cls, high: float) -> Limits:
-        """Up to a prefetch that the user has chosen."""
+        """Limits up to a prefetch that the user has chosen."""
         return cls(min(LOWEST_PREFETCH, high / 2), high)
 
     @classmethod
     def beyond(cls, model: ArxModel) -> Limits:
-        """The same, but on from the end of the linear range."""
+        """Limits that let a law go on beyond the end of the linear range."""
         within = cls.of(model)
         return cls(within.low, max(within.high, MOST_WITHOUT_LIMITS))
 

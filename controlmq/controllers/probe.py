@@ -1,4 +1,4 @@
-"""Trying whether a consumer that seems starved is."""
+"""Finds out whether a consumer that seems starved really is, by trying a larger prefetch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
 
 
 class Probe:
-    """Asks for twice as much or more, once in a while, where messages come late.
+    """Tries twice the prefetch or more, now and then, while messages come late.
 
     A live consumer cannot see its queue. Messages that come later than they did mean that the
     queue is short, or that broker or network take longer. Laws stand still in the first case,

@@ -1,4 +1,4 @@
-"""Taking less when handlers slow down because what is behind them is congested."""
+"""Takes less when handlers slow down because what is behind them is congested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ TOLERATED_FACTOR = 1.5
 """Factor on its floor up to which the handler time is not congestion; as in Gradient2."""
 
 PROTECT_STEP_EXPONENT = 0.5
-"""Share of the way, on a logarithmic scale, that a sample goes."""
+"""Share of the distance to the wanted prefetch, on a logarithmic scale, that is covered in one
+sample."""
 
 LARGEST_GROWTH, LARGEST_CUT = 1.1, 0.7
 """Factors by which the prefetch changes at most in a sample."""
@@ -20,13 +21,14 @@ UNTOUCHED_FACTOR, UNTOUCHED_GROWTH = 1.1, 1.5
 """Factor on its floor up to which the handler time shows no congestion at all, and the factor by
 which the prefetch grows then: in steps of a tenth, a start from 1 would take half a minute."""
 
-TELLING_HANDLER_TIMES = 10.0
-"""Handler times that a sample must be long for that: it shows what its own prefetch does."""
+LEAST_SAMPLE_HANDLER_TIMES = 10.0
+"""The prefetch grows that fast only if a sample is at least this many handler times long; a shorter
+one does not yet show what its prefetch does."""
 
 SMOOTHING_MESSAGES = 200.0
 """Arrivals over which the handler time is smoothed: a sample with as many counts one half."""
 
-TELLING_CUT = 0.7
+JUDGED_CUT_FACTOR = 0.7
 """Factor on the messages at work after which it is judged whether taking less has helped."""
 
 WORSE_FACTOR = 1.02
@@ -71,7 +73,7 @@ class Protect:
         factor = (TOLERATED_FACTOR * self.floor / self._smoothed) ** PROTECT_STEP_EXPONENT
         factor = min(max(factor, LARGEST_CUT), LARGEST_GROWTH)
         untouched = self._smoothed <= UNTOUCHED_FACTOR * self.floor
-        if untouched and sample.interval >= TELLING_HANDLER_TIMES * self._smoothed:
+        if untouched and sample.interval >= LEAST_SAMPLE_HANDLER_TIMES * self._smoothed:
             factor = UNTOUCHED_GROWTH
         return self.limits.clamp(sample.prefetch * factor)
 
@@ -85,7 +87,7 @@ class Protect:
             before, time = self._onset
             if self._smoothed > WORSE_FACTOR * time:
                 self._onset = at_work, self._smoothed
-            elif at_work <= TELLING_CUT * before:
+            elif at_work <= JUDGED_CUT_FACTOR * before:
                 relief = math.log(self._smoothed / time) / math.log(at_work / before)
                 if relief < LEAST_RELIEF:
                     self.floor = self._smoothed

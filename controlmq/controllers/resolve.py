@@ -1,4 +1,4 @@
-"""From what a user gives as a controller to one that runs.
+"""Turns what a user gives as a controller into one that runs.
 
 :func:`resolve` inspects the argument once and returns one value with everything a loop needs.
 """
@@ -41,7 +41,7 @@ that a model was fitted to is never exactly what was asked for."""
 
 @dataclass(frozen=True)
 class ResolvedController:
-    """A controller that a user gave, after the one look at what it is.
+    """What a user gave as a controller, read and checked once.
 
     ``make`` returns a fresh controller (of an object that was given, that object). ``models`` are
     the one that was given or those that came with the controller, if any; ``limits`` are what the
@@ -57,7 +57,7 @@ class ResolvedController:
 
     @property
     def model(self) -> ArxModel | None:
-        """The model with the widest range, a limit that none exceeds; None without any."""
+        """The model with the widest range; None if there is no model."""
         return max(self.models, key=lambda model: model.linear_range[1], default=None)
 
     def check_interval(self, interval: float) -> None:
@@ -182,7 +182,7 @@ def _models_of(controller: Controller) -> tuple[ArxModel, ...]:
 
 
 def _limits_of(controller: Controller) -> Limits | None:
-    """What a controller keeps the prefetch within; None if it searches, or does not say."""
+    """The limits of a controller; None if it goes beyond its model's range, or does not say."""
     if getattr(controller, "beyond", None) is not None:
         return None
     limits: Limits | None = getattr(controller, "limits", None)

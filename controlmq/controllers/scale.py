@@ -1,4 +1,4 @@
-"""Holding a rate without a model: the prefetch is scaled by goal over rate."""
+"""Holds a rate without a model: the prefetch is scaled by goal over rate."""
 
 from __future__ import annotations
 

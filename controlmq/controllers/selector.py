@@ -1,4 +1,4 @@
-"""Several goals at once: the law that asks for the least has its way (override control)."""
+"""Combines several goals: the smallest prefetch that any law asks for wins (override control)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Selector:
     """One law for each goal; the smallest prefetch wins.
 
     Every law goes on from the prefetch in force, which the sample carries, or stands still while
-    something else is in force. So none winds up while another one has its way, and a change of
-    hands makes no bump. ``in_force`` names the law whose prefetch it is.
+    something else is in force. So none winds up while another one decides, and a change from one
+    law to another makes no bump. ``in_force`` names the law whose prefetch it is.
 
     ``goals`` may be set at any time; laws of goals that stay keep what they have learnt. Where
     messages are to wait for some time, the law for that takes the place of the least prefetch; so
@@ -40,7 +40,7 @@ class Selector:
 
     @property
     def limits(self) -> Limits:
-        """What the laws of its own keep the prefetch within; a controller has its limits."""
+        """What its own laws keep the prefetch within; a controller has limits of its own."""
         return self._limits
 
     @limits.setter

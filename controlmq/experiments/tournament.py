@@ -119,11 +119,11 @@ def _tuning(plan: Plan) -> str:
         "runs that this took: each variant once on each of those plants. Ours had none: they run "
         "with the constants of their files, the same in every table. The named plants were at hand "
         "when ours were designed, so the drawn ones decide who wins. They are those of a seed that "
-        f"was new when this page was made, {plan.draw}: no law had been tried on them. Whoever "
-        "changes a law takes another seed (`--draw`) for the next page. Laws on a model (P, PI and "
-        "PID, published or deadbeat, and whatever has `scale 1`) get one of each plant, from an "
-        f"experiment of {EXPERIMENT_SAMPLES} samples in its first phase. The others know nothing "
-        "of the plant."
+        f"was new when this page was made, {plan.draw}: no law had been tried on them. If you "
+        "change a law, choose another seed (`--draw`) for the next page. Laws on a model (P, PI "
+        "and PID, published or deadbeat, and whatever has `scale 1`) get one of each plant, from "
+        f"an experiment of {EXPERIMENT_SAMPLES} samples in its first phase. The others know "
+        "nothing of the plant."
     )
 
 

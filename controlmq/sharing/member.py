@@ -39,8 +39,8 @@ SKIPPED_POSITIONS = 1
 """Positions without a record that a stream has where a new segment of it begins: the broker keeps
 notes of its own there. Records that were lost are those of a whole segment or more."""
 
-WORTH_A_RECORD = 0.02
-"""Part of the total that a share has to change by to be written at once."""
+LEAST_CHANGE_SHARE_OF_TOTAL = 0.02
+"""Part of the total by which a member's share must change for a record to be written at once."""
 
 
 class Member:
@@ -223,7 +223,7 @@ class Member:
         mine = shares.members.get(self.name)
         if mine is None:
             return True
-        least = WORTH_A_RECORD * shares.total
+        least = LEAST_CHANGE_SHARE_OF_TOTAL * shares.total
         more = self._target(shares) - mine.share
         asks = more > least and self.need - mine.need > least
         return -more > least or min(more, shares.free) > least or asks

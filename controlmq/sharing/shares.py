@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-HEADROOM = 0.995
-"""Part of the goal that is given out. The rest is for clocks that run at different speeds, and for
+GIVEN_OUT_SHARE_OF_GOAL = 0.995
+"""Share of the goal that is given out. The rest is for clocks that run at different speeds, and for
 a message that is handed over a little after its time was read."""
 
 
@@ -45,7 +45,9 @@ class Shares:
     @property
     def total(self) -> float:
         """Messages/second that are given out; where members differ, the lowest goal counts."""
-        return HEADROOM * min((each.goal for each in self.members.values()), default=0.0)
+        return GIVEN_OUT_SHARE_OF_GOAL * min(
+            (each.goal for each in self.members.values()), default=0.0
+        )
 
     @property
     def free(self) -> float:

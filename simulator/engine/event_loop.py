@@ -16,12 +16,12 @@ from collections.abc import Callable
 from simulator.engine import consumers, disk, publishers, queues, rows, window
 from simulator.engine.bucket import change_pace
 from simulator.engine.compiled import compiled, entry_point, source_stamp
-from simulator.engine.hiding import appear
 from simulator.engine.links import leave_link, reach
 from simulator.engine.messages import AT_BROKER, FREE, NONE, put_first, take_first
 from simulator.engine.processes import begin, to_broker, worked
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, ROOT
+from simulator.engine.visibility_timeout import appear
 
 FINISHED, FULL, STANDING_STILL = range(3)
 

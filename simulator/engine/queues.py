@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from simulator.engine.compiled import called, compiled
-from simulator.engine.hiding import answered, hide
 from simulator.engine.links import send_down
 from simulator.engine.messages import (
     AT_BROKER,
@@ -19,6 +18,7 @@ from simulator.engine.publishers import copy_confirmed, copy_entered
 from simulator.engine.rows import AUTOMATIC, COVERED, ENTER, REJECT, RETURN, ROUTE, SEND, SETTLE
 from simulator.engine.simulation_state import SimulationState
 from simulator.engine.timers import NEVER, set_timer, when
+from simulator.engine.visibility_timeout import answered, hide
 from simulator.engine.window import account
 
 

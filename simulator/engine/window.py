@@ -10,7 +10,7 @@ An ack is held while the error is negative and no more than ``ceil(u) - floor(u)
 Where ``spacing`` is set, the acks that open slots also keep that distance from each other; where
 ``pace`` is set, each of them takes a token (:mod:`simulator.engine.bucket`). No ack is held for
 longer than ``MAX_HOLD_SECONDS``. After the prefetch dropped, acks of surplus slots go at once and
-open none. With a whole prefetch and no spacing nothing is ever held.
+open none. With a whole prefetch, no spacing and no pace, nothing is ever held.
 
 Consumers with room stand in the line of their queue. Between two events there are such consumers
 only while the queue is empty: they are starved.

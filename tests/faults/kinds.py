@@ -109,7 +109,7 @@ def delete_the_queue(trial: Trial) -> None:
 
 
 def fill_the_disk(trial: Trial) -> None:
-    """The broker finds too little room on its disk, and blocks whoever publishes."""
+    """The broker finds too little room on its disk, and blocks publishers."""
     trial.broker.control("rabbitmqctl", "set_disk_free_limit", "1000000GB")
     time.sleep(trial.draw.uniform(0.5, 2))
     trial.broker.control("rabbitmqctl", "set_disk_free_limit", "1MB")

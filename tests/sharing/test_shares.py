@@ -11,9 +11,9 @@ from controlmq.consumer.bucket import Bucket
 from controlmq.consumer.hand_over_gate import Arrived, Gate
 from controlmq.sharing.bound import bound_of
 from controlmq.sharing.records import Found, Hello, Leave, Record, Renewal, decoded, encoded
-from controlmq.sharing.shares import HEADROOM, Shares
+from controlmq.sharing.shares import GIVEN_OUT_SHARE_OF_GOAL, Shares
 
-TOTAL = 100 * HEADROOM
+TOTAL = 100 * GIVEN_OUT_SHARE_OF_GOAL
 
 
 def with_needs(*needs: float) -> Shares:
@@ -70,11 +70,13 @@ def test_the_lowest_goal_counts() -> None:
     shares = Shares()
     shares.renewed(0, "a", 100.0, 0.0, 100.0)
     shares.renewed(1, "b", 50.0, 0.0, 50.0)
-    assert shares.total == pytest.approx(50 * HEADROOM)
+    assert shares.total == pytest.approx(50 * GIVEN_OUT_SHARE_OF_GOAL)
     assert shares.members["b"].share == 0
     shares.renewed(2, "a", 100.0, shares.target("a"), 100.0)
     shares.renewed(3, "b", 50.0, 0.0, 50.0)
-    assert [each.share for each in shares.members.values()] == pytest.approx([25 * HEADROOM] * 2)
+    assert [each.share for each in shares.members.values()] == pytest.approx(
+        [25 * GIVEN_OUT_SHARE_OF_GOAL] * 2
+    )
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ class Subscription:
         self.allowed += self.bound * (now - self.since)
         self.since = now
         if not bound or not self.bound:
-            self.lowest = math.inf  # an unbounded stretch: counted anew
+            self.lowest = math.inf  # an unbounded stretch: counted again
             self.burst = 0.0
         self.bound = bound
         if bound:

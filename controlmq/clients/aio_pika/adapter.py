@@ -24,7 +24,7 @@ ON_UNBLOCKED = "_Connection__handle_connection_unblocked"
 
 
 class AioPikaAdapter:
-    """Everything goes through one outbox, so that no ack overtakes the cancel of its lane."""
+    """Puts all frames into one outbox, so that no ack overtakes the cancel of its lane."""
 
     def __init__(self, channel: AdaptiveChannel) -> None:
         self.outbox = Outbox(channel)
@@ -36,24 +36,24 @@ class AioPikaAdapter:
         self._cycle_end_due = False
 
     def open_log(self, stream: str, reader: SharedGoal) -> AioPikaLog:
-        """On a further channel of the same connection."""
+        """Open the log on a further channel of the same connection."""
         log = AioPikaLog(self._channel, stream, reader)
         self.log_opening = log.opening
         return log
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
-        """As one piece."""
+        """Put all these frames into the outbox, nothing between them."""
         self.outbox.put(*(spec.Basic.Ack(tag, multiple) for tag, multiple in acks))
 
     def flush(self) -> None:
-        """The writer of the outbox does it."""
+        """Do nothing: the writer of the outbox flushes."""
 
     def give_back(self, tags: Sequence[int]) -> None:
-        """By nack: from RabbitMQ 4.3 on that does not count as a delivery that failed."""
+        """Send nacks: RabbitMQ 4.3 and newer do not count them as failed deliveries."""
         self.outbox.put(*(spec.Basic.Nack(tag, requeue=True) for tag in tags))
 
     def open_lane(self, lane: Lane) -> None:
-        """Both requests at once; the answers are waited for by a task of the channel."""
+        """Send both requests at once; a task of the channel waits for the answers."""
         channel = self._channel
         channel.consumers[lane.tag] = channel.receiver_of(lane)
         opening = channel.create_task(self._open(lane))
@@ -85,7 +85,7 @@ class AioPikaAdapter:
         return answer
 
     def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
-        """Without an answer; the channel asks for one where messages may still be on the way."""
+        """Send the cancels, asking for no answer; the channel asks if messages may still come."""
         self.outbox.put(*(spec.Basic.Cancel(lane.tag, nowait=True) for lane in lanes))
         for lane in lanes:
             # The user's tag stays in aiormq's books: aio-pika subscribes to what is not there.
@@ -93,10 +93,10 @@ class AioPikaAdapter:
                 self._channel.consumers.pop(lane.tag, None)
 
     def write_now(self) -> None:
-        """The writer writes as soon as the event loop lets it; nothing can be done here."""
+        """Do nothing: the writer writes as soon as the event loop lets it."""
 
     def reports_cycle_end(self) -> bool:
-        """When the event loop has called what is ready now."""
+        """Yes: once the event loop has called what is ready now."""
         if not self._cycle_end_due:
             self._cycle_end_due = True
             self._channel.loop.call_soon(self._end_cycle)
@@ -108,27 +108,27 @@ class AioPikaAdapter:
             self._channel.runner.cycle_ended()
 
     def buffered(self) -> int:
-        """Each message becomes a task as it comes."""
+        """None: each message becomes a task as it comes."""
         return 0
 
     def take_in(self) -> None:
-        """Nothing to do: aiormq hands over what it reads."""
+        """Do nothing: aiormq hands over what it reads."""
 
     def call_threadsafe(self, callback: Callable[[], None]) -> None:
-        """By the event loop."""
+        """Have the event loop call it."""
         self._channel.loop.call_soon_threadsafe(callback)
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
-        """A timer of the event loop."""
+        """Set a timer of the event loop."""
         return self._channel.loop.call_later(delay, callback)
 
     def cancel_timer(self, timer: Any) -> None:
-        """Remove it from the loop."""
+        """Remove the timer from the event loop."""
         timer.cancel()
 
 
 def watch_blocking(connection: Any) -> None:
-    """Have the channels of a connection of aiormq told when the broker stops reading from it.
+    """Tell the channels of an aiormq connection when the broker stops reading from it.
 
     An aiormq that lacks these functions stays as it is: changes of lanes then wait in the buffers
     of the connection.

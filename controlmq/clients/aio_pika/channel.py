@@ -195,10 +195,10 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         except BaseException:
             self.consumers.pop(tag, None)
             raise
-        await self._share(consumer)
+        await self._join_shared_rate(consumer)
         return spec.Basic.ConsumeOk(tag)
 
-    async def _share(self, consumer: ControlledConsumer) -> None:
+    async def _join_shared_rate(self, consumer: ControlledConsumer) -> None:
         """Join those that share its rate; raise if the broker refuses what they need."""
         shared = consumer.shared
         if shared is None or consumer.switched_off:

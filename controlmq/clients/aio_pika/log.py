@@ -83,7 +83,7 @@ class AioPikaLog:
             )
 
     def append(self, record: bytes) -> None:
-        """Through the default exchange."""
+        """Publish a record through the default exchange."""
         if self._outbox is not None and not self._channel.is_closed:
             properties = spec.Basic.Properties()
             self._outbox.put(
@@ -93,7 +93,7 @@ class AioPikaLog:
             )
 
     def close(self) -> None:
-        """By a task, as soon as what was appended is written."""
+        """Have a task close the channel as soon as what was appended is written."""
         self._wanted = False
         if self._outbox is not None and not self._channel.is_closed:
             self._closing = self._loop.create_task(self._close(self._outbox))
@@ -103,9 +103,9 @@ class AioPikaLog:
         await self._channel.close()
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
-        """A timer of the event loop."""
+        """Set a timer of the event loop."""
         return self._loop.call_later(delay, callback)
 
     def cancel_timer(self, timer: Any) -> None:
-        """Remove it from the loop."""
+        """Remove the timer from the event loop."""
         timer.cancel()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CeleryAdapter:
-    """Called with the lock of the channel held."""
+    """Sends frames on a channel of py-amqp; called with the lock of the channel held."""
 
     def __init__(self, channel: AdaptiveChannel, timer: Timer) -> None:
         self._channel = channel
@@ -28,7 +28,7 @@ class CeleryAdapter:
         """Lanes that the broker has not confirmed, by their tags."""
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
-        """One frame each."""
+        """Send one frame for each."""
         send = self._channel.send_method
         for tag, multiple in acks:
             send(spec.Basic.Ack, "Lb", (tag, multiple))
@@ -37,12 +37,12 @@ class CeleryAdapter:
         """Everything is written when it is sent."""
 
     def give_back(self, tags: Sequence[int]) -> None:
-        """By nack: from RabbitMQ 4.3 on that does not count as a delivery that failed."""
+        """Send nacks: RabbitMQ 4.3 and newer do not count them as failed deliveries."""
         for tag in tags:
             self._channel.send_method(spec.Basic.Nack, "Lbb", (tag, False, True))
 
     def open_lane(self, lane: Lane) -> None:
-        """Both requests, and no wait for the answers."""
+        """Send both requests, and do not wait for the answers."""
         channel = self._channel
         channel.callbacks[lane.tag] = channel.receiver_of(lane)
         channel.cancel_callbacks[lane.tag] = channel.lane_lost
@@ -56,7 +56,7 @@ class CeleryAdapter:
         )
 
     def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
-        """Without an answer; the channel asks for one where messages may still be on the way."""
+        """Send the cancels, asking for no answer; the channel asks if messages may still come."""
         channel = self._channel
         for lane in lanes:
             channel.send_method(spec.Basic.Cancel, "sb", (lane.tag, True))
@@ -73,14 +73,14 @@ class CeleryAdapter:
         return False
 
     def buffered(self) -> int:
-        """py-amqp hands over what it reads."""
+        """None: py-amqp hands over what it reads."""
         return 0
 
     def take_in(self) -> None:
-        """Nothing to do, for the same reason."""
+        """Do nothing: py-amqp hands over what it reads."""
 
     def call_threadsafe(self, callback: Callable[[], None]) -> None:
-        """At once: the lock is what keeps threads apart here."""
+        """Call it at once: the lock of the channel keeps threads apart."""
         with self._channel.window_lock:
             callback()
 
@@ -89,5 +89,5 @@ class CeleryAdapter:
         return self.timer.call_later(delay, lambda: self._channel.on_timer(callback))
 
     def cancel_timer(self, timer: Any) -> None:
-        """Unset it."""
+        """Unset the timer."""
         self.timer.cancel(timer)

@@ -104,7 +104,8 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
     def _turn(self, consumer: Consumer) -> None:
         if not consumer.cancelled:
             self.controlled[consumer.tag].turn()
-            self._share()  # also for a single one: Celery may have asked while it was switched off
+            # Also for a single queue: Celery may have asked while it was switched off.
+            self._split_prefetch()
 
     def _watch_blocking(self) -> None:
         """Hear when the broker stops reading from the connection, and when it reads again.
@@ -256,11 +257,11 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
         with self.window_lock:
             if prefetch_count and not self.runner.stopped:
                 self.worker.asked = max(1, prefetch_count - len(self._timed))
-                self._share()
+                self._split_prefetch()
 
-    def _share(self) -> None:
+    def _split_prefetch(self) -> None:
         consumers = self.runner.core.consumers
-        self.worker.share([self.controlled[tag] for tag in consumers])
+        self.worker.split_prefetch([self.controlled[tag] for tag in consumers])
 
     def basic_consume(
         self,
@@ -297,7 +298,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
             self.subscriptions[consumer_tag] = Subscription(callback, arguments, on_cancel, load)
             self.runner.subscribe(consumer.plant)
             self.worker.go_on(consumer, last)
-            self._share()
+            self._split_prefetch()
         while not nowait and consumer_tag in self._window_adapter.openings:
             self._drain()
         return consumer_tag

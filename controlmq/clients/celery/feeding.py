@@ -1,4 +1,4 @@
-"""Giving messages to a pool of greenlets without waiting for it.
+"""Gives messages to a pool of greenlets without waiting for the pool.
 
 Celery waits for a free greenlet where it is given a message. If the reader of the connection waited
 there, the messages behind that one would wait unread, where nobody can tell them from messages that

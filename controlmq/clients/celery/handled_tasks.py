@@ -40,7 +40,7 @@ class HandledTasks:
         self._given.add(key, now)
 
     def connection_lost(self, now: float) -> None:
-        """What was acknowledged on it may be delivered again."""
+        """Note that tasks acknowledged on the lost connection may be delivered again."""
         self._given.end(now)
         self._given = GivenAcks(self._lost, self._longest_hold)
 

@@ -1,4 +1,4 @@
-"""Noticing a lost connection where others than its reader write to it.
+"""Notices a lost connection where other greenlets than its reader write to it.
 
 Pools of greenlets acknowledge from greenlets of their own. A write that fails marks the connection
 as lost, and kombu answers the next read by a new connection on which nobody consumes: the worker

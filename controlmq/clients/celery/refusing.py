@@ -1,4 +1,4 @@
-"""What a Celery worker cannot do with a window, said in one sentence."""
+"""Refuses, in one sentence, what a Celery worker cannot do with a window."""
 
 from __future__ import annotations
 

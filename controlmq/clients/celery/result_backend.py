@@ -1,4 +1,4 @@
-"""Sparing tasks in greenlets the search for a result backend where there is none.
+"""Saves tasks in greenlets the search for a result backend where there is none.
 
 Celery keeps its result backend for each thread, and with green pools every task is a thread of its
 own. So it looks for the backend with every task, in the files of all installed packages, also for

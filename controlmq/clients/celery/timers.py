@@ -22,10 +22,10 @@ class Timer(Protocol):
         """Set the timer."""
 
     def cancel(self, timer: Any) -> None:
-        """Unset it."""
+        """Unset the timer."""
 
     def stop(self) -> None:
-        """It is not needed any more."""
+        """End the timer, which is not needed any more."""
 
 
 def timer_of(consumer: Any) -> Timer:
@@ -48,11 +48,11 @@ class CeleryTimer:
         return self._timer.call_after(delay, callback)
 
     def cancel(self, timer: Any) -> None:
-        """Unset it."""
+        """Unset the timer."""
         self._timer.cancel(timer)
 
     def stop(self) -> None:
-        """Nothing is left of it."""
+        """Do nothing: there is nothing to end."""
 
 
 class Due(NamedTuple):
@@ -79,7 +79,7 @@ class TimerThread:
             return self._due
 
     def cancel(self, timer: Any) -> None:
-        """Unset it."""
+        """Unset the timer."""
         with self._changed:
             if self._due is timer:
                 self._due = None
@@ -116,7 +116,7 @@ class DrainTimer:
         return self._due
 
     def cancel(self, timer: Any) -> None:
-        """Unset it."""
+        """Unset the timer."""
         if self._due is timer:
             self._due = None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from controlmq.clients.celery.handled_tasks import HandledTasks
 from controlmq.clients.celery.pool_load import PoolLoad, QueueLoad
-from controlmq.clients.celery.shares import shares
+from controlmq.clients.celery.split_prefetch import split_prefetch
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.controlled_consumer import LANES_IN_VAIN, ControlledConsumer
 from controlmq.clients.controllers import Controllers
@@ -167,7 +167,7 @@ class AdaptiveWorker:
             # After a lost connection Celery asks for less, and for all again as tasks end. A single
             # subscription has to have all slots from the start.
             asked = max(asked, self.load.size() * self.consumer.prefetch_multiplier)
-        return shares(asked, [math.inf] * queues)[at]
+        return split_prefetch(asked, [math.inf] * queues)[at]
 
     def _share_bucket(self, consumer: ControlledConsumer) -> None:
         """Let one rate that was given for the worker bound all its queues together."""
@@ -179,10 +179,10 @@ class AdaptiveWorker:
             self._buckets = plant.buckets
         plant.use_buckets(self._buckets)
 
-    def share(self, consumers: list[ControlledConsumer]) -> None:
-        """Give each queue its part of what Celery asks for.
+    def split_prefetch(self, consumers: list[ControlledConsumer]) -> None:
+        """Give each queue its part of the prefetch that Celery asks for.
 
-        Nobody gets slots that another still has.
+        No queue gets slots that another one still has.
         """
         if self.moves or not self.asked:
             return
@@ -190,7 +190,7 @@ class AdaptiveWorker:
         if len(consumers) == 1:
             targets = [self.asked]
         else:
-            targets = shares(self.asked, [_need(each) for each in consumers])
+            targets = split_prefetch(self.asked, [_need(each) for each in consumers])
         pairs = list(zip(consumers, targets, strict=True))
         for consumer, target in sorted(pairs, key=lambda pair: pair[1] - pair[0].prefetch):
             if target > consumer.prefetch and len(consumers) > 1:

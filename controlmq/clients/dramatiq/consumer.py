@@ -40,17 +40,17 @@ class Delivery:
         return not self.consumer.connection.is_open
 
     def give_up(self) -> None:
-        """It is left to its next delivery."""
+        """Leave the message to its next delivery."""
         self.ended()
         self.stage = "given up"
 
     def started(self) -> None:
-        """A thread has it."""
+        """Note that a thread has the message."""
         self.stage = "running"
         self.since = self.consumer.threads.started(self.since)
 
     def ended(self) -> None:
-        """No thread has it, or will have it."""
+        """Note that no thread has the message, or will have it."""
         if self.stage == "waiting":
             self.consumer.threads.left()
         elif self.stage == "running":
@@ -192,5 +192,5 @@ def _words(words: dict[str, Any], last: ControlledConsumer | None) -> dict[str, 
 
 
 def _stand_in(sample: Sample, goal: float) -> float:
-    """The controller of a new consumer until it has that of the one before."""
+    """A controller that stands in until a new consumer takes over that of the one before."""
     return sample.prefetch

@@ -57,7 +57,7 @@ class QueueThreads:
         return now
 
     def ended(self, since: float) -> None:
-        """A message that had run since then does so no more."""
+        """A message that had run since then has ended."""
         with self._lock:
             self._times.ended(since, clock())
 

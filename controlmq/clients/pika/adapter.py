@@ -33,11 +33,11 @@ class PikaAdapter:
         """Lanes by their tags whose cancels the broker has not confirmed."""
 
     def open_log(self, stream: str, reader: SharedGoal) -> PikaLog:
-        """On a further channel of the same connection."""
+        """Open the log on a further channel of the same connection."""
         return PikaLog(self._inner, stream, reader)
 
     def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
-        """All cancels, one after the other; what comes late goes back afterwards."""
+        """Send all cancels, one after the other; messages that come late go back afterwards."""
         for lane in lanes:
             self._cancel(lane.tag)
             self._unanswered[lane.tag] = lane.consumer

@@ -39,16 +39,16 @@ class AsynchronousAdapter(PikaAdapter):
         self._after_cancel: dict[Consumer, Callback] = {}
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
-        """Buffered by pika until its loop finds the socket writable."""
+        """Let pika buffer the frames until its loop finds the socket writable."""
         self._check_open()
         for tag, multiple in acks:
             self._send(spec.Basic.Ack(tag, multiple))
 
     def flush(self) -> None:
-        """pika's loop does it."""
+        """Do nothing: pika's loop flushes."""
 
     def open_lane(self, lane: Lane) -> None:
-        """Both requests at once, so that no other comes between them."""
+        """Send both requests at once, so that no other comes between them."""
         channel = self._channel
         subscription = dict(channel._subscriptions[lane.consumer.tag])
         receiver = channel._callback(lane, subscription.pop("on_message"))
@@ -76,22 +76,22 @@ class AsynchronousAdapter(PikaAdapter):
         self.on_cancel_confirmed(consumer)
 
     def on_cancel_confirmed(self, consumer: Consumer) -> None:
-        """If it was the last of its lanes, call the functions that wait for that."""
+        """Call the function that waits for a consumer's cancels, if this was the last of them."""
         if consumer in self._after_cancel and self.is_cancelled(consumer):
             self._after_cancel.pop(consumer)()
 
     def on_late_message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        """Back to its queue at once, unless a cancel is still to be sent."""
+        """Give the message back at once, unless a cancel is still to be sent."""
         super().on_late_message(channel, method, properties, body)
         if self._channel.is_open:
             self._channel._runner.send_acks(clock())
 
     def write_now(self) -> None:
-        """What pika has buffered."""
+        """Write what pika has buffered."""
         private.write_now(self._channel)
 
     def reports_cycle_end(self) -> bool:
-        """A timer of no delay fires when pika has dispatched all it read."""
+        """Yes: a timer without delay fires once pika has dispatched all that it read."""
         if not self._cycle_end_due:
             self._await_cycle_end(clock())
         return True
@@ -106,14 +106,15 @@ class AsynchronousAdapter(PikaAdapter):
             self._channel._runner.cycle_ended()
 
     def buffered(self) -> int:
-        """Messages are dispatched as they are read."""
+        """None: messages are dispatched as they are read."""
         return 0
 
     def waited(self, now: float) -> float:
-        """Since the first message of those that pika reads without a return to its loop.
+        """Seconds since the first of the messages that pika reads without returning to its loop.
 
-        It dispatches each as it reads it, and the handlers of those before it keep it waiting. No
-        ack is written meanwhile, so that what is read then was on its way by the first.
+        pika dispatches each message as it reads it, so the handlers of earlier messages keep it
+        waiting. No ack is written meanwhile, so all these messages were on their way when the first
+        one was read.
         """
         if self._cycle_end_due:
             return now - self._cycle_from
@@ -122,18 +123,18 @@ class AsynchronousAdapter(PikaAdapter):
         return 0.0
 
     def take_in(self) -> None:
-        """pika hands over what it reads."""
+        """Do nothing: pika hands over what it reads."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
-        """A timer of the connection's loop, whichever loop it is."""
+        """Set a timer of the connection's loop, of whatever kind that is."""
         return private.call_later(self._channel, delay, callback)
 
     def call_threadsafe(self, callback: Callable[[], None]) -> None:
-        """On the connection's loop, whichever loop it is."""
+        """Have the connection's loop call it, of whatever kind that is."""
         private.call_threadsafe(self._channel, callback)
 
     def cancel_timer(self, timer: object) -> None:
-        """Remove it from the loop."""
+        """Remove the timer from the loop."""
         private.cancel_timer(self._channel, timer)
 
 

@@ -37,13 +37,13 @@ class BlockingAdapter(PikaAdapter):
         self.dispatching = False
 
     def send_acks(self, acks: Sequence[Ack]) -> None:
-        """Buffered by pika."""
+        """Let pika buffer the frames."""
         self._check_open()
         for tag, multiple in acks:
             self._send(spec.Basic.Ack(tag, multiple))
 
     def open_lane(self, lane: Lane) -> None:
-        """Both requests at once, so that no other comes between them."""
+        """Send both requests at once, so that no other comes between them."""
         channel, runner = self._channel, self._channel._runner
         subscription = dict(channel._subscriptions[lane.consumer.tag])
         receiver = channel._callback(lane, subscription.pop("on_message"))
@@ -58,7 +58,7 @@ class BlockingAdapter(PikaAdapter):
         )
 
     def cancel_lanes(self, lanes: Sequence[Lane]) -> None:
-        """All cancels. What pika has received and not dispatched goes back, once all are sent.
+        """Send all cancels; then what pika has received and not dispatched goes back.
 
         Where a consumer goes on, it is still handed over.
         """
@@ -79,28 +79,28 @@ class BlockingAdapter(PikaAdapter):
         self.flush()
 
     def reports_cycle_end(self) -> bool:
-        """While pika dispatches what it received."""
+        """Whether pika dispatches now what it received."""
         return self.dispatching
 
     def buffered(self) -> int:
-        """Messages in pika's own queue."""
+        """The number of messages in pika's own queue."""
         return len(private.pending_events(self._channel))
 
     def take_in(self) -> None:
-        """Messages wait in that queue."""
+        """Read what can be read; it waits in pika's own queue."""
         if self._channel.connection.is_open:
             private.read(self._channel.connection)
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> object:
-        """A timer of the connection."""
+        """Set a timer of the connection."""
         return self._channel.connection.call_later(delay, callback)
 
     def call_threadsafe(self, callback: Callable[[], None]) -> None:
-        """The only method of a connection that other threads may call."""
+        """Call the one method of a connection that other threads may call."""
         self._channel.connection.add_callback_threadsafe(callback)
 
     def cancel_timer(self, timer: object) -> None:
-        """With the connection its timers are gone."""
+        """Remove the timer; those of a closed connection are gone."""
         if self._channel.connection.is_open:
             self._channel.connection.remove_timeout(timer)
 
@@ -214,7 +214,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
             self._give_back_waiting(generator)
 
     def _give_back_waiting(self, generator: Generator) -> None:
-        """After the cancels, so that nothing is delivered again to a lane that is still open."""
+        """Give back what waits in a loop, after the cancels: a lane still open would get it."""
         for method, _, _ in generator.take_waiting():
             self.basic_nack(method.delivery_tag, requeue=True)
         self._hand_back()
@@ -301,7 +301,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         return len(self._generator.waiting) if self._generator is not None else 0
 
     def _restorable(self) -> bool:
-        """pika would not know the messages of a ``consume()`` loop of ours."""
+        """Whether there is no ``consume()`` loop: pika would not know the messages of ours."""
         return self._generator is None
 
     # Acknowledging

@@ -28,11 +28,11 @@ REFUSALS = (AuthenticationError, ProbableAuthenticationError, ProbableAccessDeni
 
 
 class UnreachableError(ControlmqError):
-    """No broker answers; later one may."""
+    """No broker answers; one may answer later."""
 
 
 class RefusedError(ControlmqError):
-    """The broker answers and does not do what was asked: somebody has to change something."""
+    """The broker answers and refuses what was asked; somebody has to change something."""
 
 
 def url_parameters(url: str) -> pika.URLParameters:

@@ -58,7 +58,7 @@ class HandlerError(ControlmqError):
 
 
 class GraceOverError(Exception):
-    """The time to finish is over, and handlers are still at work."""
+    """Handlers are still at work when the time for them to finish is over."""
 
 
 class Dispatcher:
@@ -100,7 +100,7 @@ class Dispatcher:
         self._workers = Workers(handler, workers, self._on_done)
 
     def bound_stop(self, connection: Any) -> None:
-        """Once stopping is asked for, do not wait for ever for a broker that does not answer."""
+        """Bound the time that a stop waits for a broker that does not answer."""
         most = self._grace + LAST_ANSWERS_SECONDS
 
         def why() -> str | None:
@@ -111,7 +111,7 @@ class Dispatcher:
         private.give_up_when(connection, why, SERVE_EVERY_SECONDS)
 
     def __call__(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        """pika's callback."""
+        """Take a message from pika."""
         self._health.beat()
         job = Job(channel, method, properties, body)
         if self._stop.wanted:
@@ -124,7 +124,7 @@ class Dispatcher:
             self._wait_for(job)
 
     def look(self, channel: Any) -> None:
-        """From time to time: all is well, or it is time to cancel the consumers."""
+        """Report that all is well, or cancel the consumers if a stop was asked for."""
         if channel.is_open and channel.consumer_tags:
             self._health.beat()
             if self._stop.wanted:
@@ -132,7 +132,7 @@ class Dispatcher:
                 channel.stop_consuming()
 
     def drain(self, channel: Any) -> None:
-        """Once no consumer is left: finish what is at work, give back what is not begun.
+        """Let handlers at work finish and give back messages not begun, once no consumer is left.
 
         :class:`GraceOverError` if handlers take longer than ``grace`` seconds.
         """
@@ -147,7 +147,7 @@ class Dispatcher:
             self._give_back()
 
     def forget(self) -> None:
-        """The connection is gone, and the broker has put back what was out."""
+        """Forget all messages: the connection is lost, and the broker has put them back."""
         never_begun = self._workers.take_back()
         at_work = self._out.union(self._abandoned).difference(never_begun)
         self._abandoned = {job for job in at_work if not job.done}
@@ -173,7 +173,7 @@ class Dispatcher:
     # With the workers
 
     def _on_done(self, job: Job) -> None:
-        """In the thread of a worker: tell the connection's, unless that waits for it anyway."""
+        """Tell the connection's thread that a job is done, unless it waits for that anyway."""
         self._finished.put(job)
         if self._workers.count > 1:
             with suppress(AMQPError):  # the connection is gone, and the message with it
@@ -214,7 +214,7 @@ class Dispatcher:
                 self._settle(self._finished.get_nowait())
 
     def _take_back(self) -> None:
-        """What no worker has begun goes back to the queue."""
+        """Take back what no worker has begun, so that it goes back to the queue."""
         for job in self._workers.take_back():
             self._out.discard(job)
             self._going_back.append(job)
@@ -244,7 +244,9 @@ class Dispatcher:
         job.channel.basic_reject(job.method.delivery_tag, requeue=False)
 
     def _stop_for(self, job: Job) -> None:
-        """The message goes back after the cancel, or a lane that is still open would get it."""
+        """Stop because a handler raised; its message goes back after the cancel.
+
+        Before that, a lane that is still open would get it."""
         self._going_back.append(job)
         self._stop.ask()
         if self.failure is None:
@@ -293,7 +295,7 @@ class Dispatcher:
             self._requeue(job)
 
     def _log(self, job: Job, outcome: str) -> None:
-        """With the traceback of the first failure in a row; the others are mostly the same."""
+        """Log a failure; of several in a row only the first has its traceback."""
         log.error(
             "the handler failed with message %d (%s); %s",
             job.method.delivery_tag,

@@ -31,12 +31,12 @@ class PikaLog:
         self._channel.add_on_close_callback(self._on_close)
 
     def append(self, record: bytes) -> None:
-        """Through the default exchange."""
+        """Publish a record through the default exchange."""
         if self._channel.is_open:
             self._channel.basic_publish("", self._stream, record)
 
     def close(self) -> None:
-        """Does not wait for the answer."""
+        """Close the channel, without waiting for the answer."""
         self._wanted = False
         if self._channel.is_open:
             self._channel.close()
@@ -46,7 +46,7 @@ class PikaLog:
         return private.call_later(self._channel, delay, callback)
 
     def cancel_timer(self, timer: Any) -> None:
-        """Remove it from the loop."""
+        """Remove the timer from the loop."""
         private.cancel_timer(self._channel, timer)
 
     def _on_open(self, channel: Any) -> None:

@@ -61,7 +61,7 @@ class UnfinishedError(ControlmqError):
 
 
 class Service:
-    """Consumes ``queue`` until ``stop`` is asked to, on whichever of ``urls`` answers.
+    """Consumes ``queue`` on the first of ``urls`` that answers, until a stop is asked for.
 
     A connection that is lost is made again, with growing pauses, at the next of the URLs; the
     prefetch, the goal and the controller with its memory go on where they were. Only the first
@@ -152,7 +152,7 @@ class Service:
             self._lost(error)
 
     def _connect(self) -> Any:
-        """A connection to the first URL that answers; the next time begins with the one after."""
+        """A connection to the first URL that answers; the next call begins with the one after."""
         failures: list[ControlmqError] = []
         for _ in range(len(self._urls)):
             url = self._urls[0]
@@ -172,7 +172,7 @@ class Service:
         raise RefusedError(sentence) if refused else UnreachableError(sentence)
 
     def _consume(self, connection: Any) -> None:
-        """Until stopped; raises when the connection is lost or the consumer is cancelled."""
+        """Consume until stopped; raise when the connection is lost or the consumer is cancelled."""
         try:
             self._dispatcher.bound_stop(connection)
             if self.stop.wanted:
@@ -262,5 +262,5 @@ class Service:
 
 
 def _stand_in(sample: Sample, goal: float) -> float:
-    """The controller of a new consumer until it has that of the one before."""
+    """A controller that stands in until a new consumer takes over that of the one before."""
     return sample.prefetch

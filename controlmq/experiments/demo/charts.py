@@ -7,10 +7,10 @@ from controlmq.experiments.demo.experiment import GOALS, ClosedLoop, Outcome
 from controlmq.experiments.drawing import COLOURS, MEASURED, MODEL
 from controlmq.experiments.explorable import Mark, Panel, Series
 
-GOAL = "#009e73"
-PREDICTED = "#4d4d4d"
+GOAL_COLOUR = "#009e73"
+PREDICTED_COLOUR = "#4d4d4d"
 
-TRANSIENT = (-0.5, 39.5)
+TRANSIENT_SAMPLES = (-0.5, 39.5)
 """The samples of a closed loop that are shown at first: until it has settled, as in the picture."""
 
 
@@ -37,12 +37,12 @@ def closed_loop(outcome: Outcome) -> list[Panel]:
     for goal in GOALS:
         runs = outcome.held[goal]
         numbers = range(max(len(run.steps) for run in runs.values()))
-        goals = Series("goal", GOAL, numbers, [goal] * len(numbers))
+        goals = Series("goal", GOAL_COLOUR, numbers, [goal] * len(numbers))
         rate = [
             Series(kind.upper(), COLOURS[kind], numbers, run.rates) for kind, run in runs.items()
         ]
         title, label = f"Goal {goal:g} msg/s", "arrival rate (msg/s)"
-        rates.append(Panel(title, axis, label, [goals, *rate], at_first=TRANSIENT))
+        rates.append(Panel(title, axis, label, [goals, *rate], at_first=TRANSIENT_SAMPLES))
         prefetch = [
             Series(kind.upper(), COLOURS[kind], numbers, _prefetches(run), "step")
             for kind, run in runs.items()
@@ -53,7 +53,7 @@ def closed_loop(outcome: Outcome) -> list[Panel]:
                 axis,
                 "prefetch (messages)",
                 prefetch,
-                at_first=TRANSIENT,
+                at_first=TRANSIENT_SAMPLES,
             )
         )
     return rates + prefetches
@@ -73,9 +73,9 @@ def _story(outcome: Outcome, kind: str, run: ClosedLoop) -> Panel:
     predicted = [before + (after - before) * value for value in unit]
     told = [f"prefetch {prefetch:.4g}" for prefetch in _prefetches(run)]
     series = [
-        Series("goal", GOAL, numbers, goals, "step"),
+        Series("goal", GOAL_COLOUR, numbers, goals, "step"),
         Series(kind.upper(), COLOURS[kind], numbers, run.rates, "line", told),
-        Series("predicted", PREDICTED, range(phase, 2 * phase), predicted, "dashed"),
+        Series("predicted", PREDICTED_COLOUR, range(phase, 2 * phase), predicted, "dashed"),
     ]
     marks = [Mark(event.sample, event.name) for event in run.events]
     return Panel(kind.upper(), _samples(outcome), "rate (msg/s)", series, marks)

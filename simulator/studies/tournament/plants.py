@@ -23,10 +23,10 @@ NAME = "consumer"
 DRAWN = "drawn"
 """How the names of plants begin that are drawn at random."""
 
-SURPLUS = 1.2
+PUBLISHED_PER_CAPACITY = 1.2
 """Messages published for each that handlers can do: the queue is never empty."""
 
-QUEUE_LENGTH = 5000
+QUEUE_LENGTH_MESSAGES = 5000
 """Messages. Longer than any prefetch here; what does not fit is dropped."""
 
 
@@ -42,7 +42,7 @@ class Phase:
     work: float
     handlers: int = 1
     goal: float = math.nan
-    share: float = SURPLUS
+    share: float = PUBLISHED_PER_CAPACITY
 
     @property
     def capacity(self) -> float:
@@ -77,12 +77,21 @@ class TrialConsumer:
         jitter = None
         if self.jitter:
             jitter = Duration(self.jitter * first.round_trip / 2, "exponential")
-        count = max(1, math.ceil(2 * SURPLUS * most * SHORTEST_PUBLISH_INTERVAL_SECONDS))
+        count = max(
+            1, math.ceil(2 * PUBLISHED_PER_CAPACITY * most * SHORTEST_PUBLISH_INTERVAL_SECONDS)
+        )
         return Scenario(
             self.name,
             self.interval,
-            [Publishers("publishers", "work", Duration(count / (SURPLUS * most)), count=count)],
-            [Queue("work", max_length=QUEUE_LENGTH)],
+            [
+                Publishers(
+                    "publishers",
+                    "work",
+                    Duration(count / (PUBLISHED_PER_CAPACITY * most)),
+                    count=count,
+                )
+            ],
+            [Queue("work", max_length=QUEUE_LENGTH_MESSAGES)],
             [
                 Consumer(
                     NAME,
@@ -109,7 +118,7 @@ def drive(plant: TrialConsumer, controller: Controller, seed: int) -> Iterator[t
         simulation.set_round_trip(NAME, phase.round_trip)
         simulation.set_service_time(NAME, phase.work)
         simulation.set_handlers(NAME, phase.handlers)
-        simulation.set_publish_rate(phase.share * phase.capacity / (SURPLUS * most))
+        simulation.set_publish_rate(phase.share * phase.capacity / (PUBLISHED_PER_CAPACITY * most))
         if not math.isnan(phase.goal):
             loop.goal = phase.goal
             if isinstance(controller, Selector):
@@ -169,7 +178,7 @@ def named_rates(samples: int = 40) -> list[TrialConsumer]:
         round_trip: float = ROUND_TRIP,
         work: float = WORK,
         handlers: int = 1,
-        share: float = SURPLUS,
+        share: float = PUBLISHED_PER_CAPACITY,
     ) -> Phase:
         return Phase(samples, round_trip, work, handlers, goal, share)
 

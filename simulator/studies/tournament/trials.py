@@ -34,7 +34,7 @@ METRICS: dict[str, dict[str, str]] = {
 }
 """What is measured for each goal; less is better. The first decides, but see :func:`cost`."""
 
-ENOUGH_PREFETCH = 1000.0
+LOSSLESS_PREFETCH = 1000.0
 """Messages. A prefetch that loses nothing."""
 
 
@@ -96,7 +96,7 @@ def rates_without_loss(plant: TrialConsumer, seed: int) -> tuple[float, ...]:
     """The settled rate of each phase with more prefetch than is needed."""
     return tuple(
         statistics.fmean(sample.rate for sample in second_half(samples))
-        for _, samples in by_phase(plant, fixed(ENOUGH_PREFETCH), seed)
+        for _, samples in by_phase(plant, fixed(LOSSLESS_PREFETCH), seed)
     )
 
 

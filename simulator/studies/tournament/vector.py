@@ -19,7 +19,7 @@ from controlmq.goals import Goals
 from controlmq.loop import Controller, Loop, Sample
 from simulator.studies.tournament import peers
 
-INTERVAL = 0.2
+SAMPLE_SECONDS = 0.2
 """Seconds a sample: two answers of the service, about as often as Vector changes its limit."""
 
 HANDLERS = 200
@@ -104,7 +104,7 @@ class Requests:
 
     def observe(self) -> Sample:
         """Let an interval pass."""
-        end = self.now + INTERVAL
+        end = self.now + SAMPLE_SECONDS
         started, seconds, answered, area, starved = self._begun, 0.0, 0, self.area, 0.0
         while True:
             self._begin()
@@ -128,14 +128,14 @@ class Requests:
         self._number += 1
         if answered:
             self._time = seconds / answered
-        busy = (self.area - area) / INTERVAL
+        busy = (self.area - area) / SAMPLE_SECONDS
         return Sample(
             self._number,
             self.now,
-            INTERVAL,
+            SAMPLE_SECONDS,
             self._prefetch,
             self._begun - started,
-            starved=min(starved / INTERVAL, 1.0),
+            starved=min(starved / SAMPLE_SECONDS, 1.0),
             in_flight=busy,
             handler_time=self._time,
             handlers=HANDLERS,

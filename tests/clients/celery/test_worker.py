@@ -89,7 +89,7 @@ class OneLaneEach(NoBroker):
             self.runner.subscribe(consumer.plant)
             worker.go_on(consumer, last)
             consumers.append(consumer)
-        worker.share(consumers)
+        worker.split_prefetch(consumers)
         return consumers
 
     def grow(self, consumer: ControlledConsumer, prefetch: int) -> None:

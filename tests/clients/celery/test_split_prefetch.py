@@ -1,4 +1,4 @@
-"""One prefetch among several queues."""
+"""One prefetch is split among several queues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlmq.clients.celery.shares import shares
+from controlmq.clients.celery.split_prefetch import split_prefetch
 
 ANY = math.inf
 
@@ -29,12 +29,12 @@ ANY = math.inf
 def test_queues_get_what_they_need_and_equally_if_that_is_too_much(
     total: int, needs: list[float], expected: list[int]
 ) -> None:
-    assert shares(total, needs) == expected
+    assert split_prefetch(total, needs) == expected
 
 
 @given(st.integers(1, 50), st.lists(st.sampled_from([0, 1, 2.5, 7, ANY]), min_size=1, max_size=8))
-def test_no_more_is_shared_than_there_is(total: int, needs: list[float]) -> None:
-    given = shares(total, needs)
+def test_no_more_is_split_than_there_is(total: int, needs: list[float]) -> None:
+    given = split_prefetch(total, needs)
     assert min(given) >= 1
     assert sum(each for each in given if each > 1) <= total
     wanting = [each for each, need in zip(given, needs, strict=True) if need == ANY]

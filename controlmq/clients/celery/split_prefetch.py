@@ -1,7 +1,8 @@
-"""One prefetch for a worker, shared among its queues by what they have.
+"""How the one prefetch of a worker is split among its queues, by what they need.
 
 RabbitMQ counts for each consumer by itself. Before version 4 Celery had one count for all queues of
-a worker, which is what its settings mean: so much per process of the pool, however many queues.
+a worker, and its settings still mean that: a number of messages for each process of the pool,
+however many queues there are.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import math
 from collections.abc import Sequence
 
 
-def shares(total: int, needs: Sequence[float]) -> list[int]:
-    """The prefetch of each queue; ``needs`` are what each could use.
+def split_prefetch(total: int, needs: Sequence[float]) -> list[int]:
+    """The prefetch of each queue; ``needs`` has the number of messages that each could use.
 
     A queue that needs nothing keeps one slot, so that its next message is noticed, and takes none
     from the others for it. The others get the same, as far as they need it, and at least one.
