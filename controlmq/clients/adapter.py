@@ -29,7 +29,8 @@ class Adapter(Protocol):
     after, because RabbitMQ allows nothing between a commit and its answer. Where :meth:`buffered`
     cannot tell how many messages were read, it sets ``runner.waited``.
 
-    It reads the books of the core and writes to none. It calls ``core.missed_a_message`` where an
+    It reads the books of the core and writes to none; what it asks of a consumer it asks the core
+    for. It calls ``core.missed_a_message`` where an
     interrupt or another method of the client may have taken a message that was not reported, and
     ``core.subscribed_without_window`` where the channel gets a plain consumer. A lane that is
     refused only after :meth:`open_lane` has returned is reported with ``core.lane_refused``.
