@@ -11,7 +11,7 @@ import pytest
 from controlmq import InputError, WorkerPool
 from controlmq.clients import pool as pool_module
 from controlmq.clients.settings import Settings
-from controlmq.consumer.sensors import PoolSensors
+from controlmq.consumer.pool_sensors import PoolSensors
 
 
 class Clock:
