@@ -2,7 +2,9 @@
 
 An adapter translates: it reports events to the runner of its channel
 (:mod:`controlmq.clients.channel_runner`) and does on the wire what the runner asks for. All
-decisions are made in :mod:`controlmq.consumer`. ``docs/writing-an-adapter.md`` says how to write
+decisions are made in :mod:`controlmq.consumer`. Besides, every client reads the user's words with
+``settings_from`` (:mod:`controlmq.clients.settings`) and makes its consumers with ``new_consumer``
+(:mod:`controlmq.clients.new_consumer`). ``docs/writing-an-adapter.md`` says how to write
 one and what went wrong in others.
 """
 

@@ -1,4 +1,7 @@
-"""Several goals at once: the law that asks for the least has its way (override control)."""
+"""Laws that run at once, combined: the one that asks for the least has its way (override control).
+
+It does not choose among tuned controllers: :mod:`controlmq.experiments.tuning_search` does.
+"""
 
 from __future__ import annotations
 
