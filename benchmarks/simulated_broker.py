@@ -24,7 +24,7 @@ from __future__ import annotations
 import random
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -50,7 +50,13 @@ from controlmq.experiments.calibrated_scenario import (
 from controlmq.loop import Loop, Step
 from controlmq.measure.calibration import Calibration, calibrating
 from controlmq.measure.calibration.consuming import Handled, consume, spin
-from controlmq.measure.calibration.experiments import COPIED_MESSAGES_PER_SECOND, Experiments
+from controlmq.measure.calibration.experiments import (
+    COPIED_MESSAGES_PER_SECOND,
+    COPIED_TO_QUEUES,
+    LOADED_FROM_MESSAGES_PER_SECOND,
+    SECONDS_AT_RATE,
+    Experiments,
+)
 from controlmq.measure.calibration.queues import TemporaryQueues, temporary_queues
 from controlmq.measure.calibration.stamping_publisher import PacedPublisher, publishing_process
 from simulator import (
@@ -275,9 +281,19 @@ def latency_rate(route: Route, work: float, prefetch: int) -> float:
     return LOADED_SHARE * capacity(route, work + 0.0002, prefetch)
 
 
+def latency_steps(experiments: Experiments) -> list[Callable[[], None]]:
+    """The calibration's shortest measurements of latencies and copies, to be called one by one."""
+    loaded = [rate for rate in SECONDS_AT_RATE if rate > LOADED_FROM_MESSAGES_PER_SECOND]
+    return [
+        *(partial(experiments.at_rate, rate) for rate in SECONDS_AT_RATE),
+        *(partial(experiments.at_rate, rate, loaded=True) for rate in loaded),
+        *(partial(experiments.copied, copies) for copies in COPIED_TO_QUEUES),
+    ]
+
+
 def visit(at: Station, queue: str, exchanges: dict[int, tuple[str, list[str]]]) -> None:
     """Every latency once, those of the calibration and those to compare, in any order."""
-    steps = at.experiments.latency_steps()
+    steps = latency_steps(at.experiments)
     for work in WORKS:
         for prefetch in LATENCY_PREFETCHES:
             steps.append(partial(measure_latency, at, work, prefetch, queue))

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-
-HERE = Path(__file__).parent
 
 LISTED = r"^- \[([^\]]+)\]\(([^)#:]+)\.md\)"
 """An item of a list that begins with a link to a page: its title, and the page."""
 
 INDEX = "docs/README"
 """The index page, as Sphinx names it."""
-
-FURTHER_CLIENTS = {
-    "celery.md": "[Celery](celery.md): the workers of a Celery application.",
-    "dramatiq.md": "[Dramatiq](dramatiq.md): its workers on RabbitMQ.",
-    "faststream.md": "[FastStream](faststream.md): its subscribers on RabbitMQ.",
-    "taskiq.md": "[taskiq](taskiq.md): its workers on RabbitMQ.",
-}
-"""Pages of clients that are listed on the index page once they are there."""
 
 
 def with_navigation(index: str) -> str:
@@ -28,7 +17,6 @@ def with_navigation(index: str) -> str:
     Every list item that begins with a link to a page is an entry, under the heading above it; a
     page that is linked twice, under the last one. A page that is not listed is a warning of Sphinx.
     """
-    index = _with_clients(index)
     tables = []
     last = {page: title for title, page in re.findall(LISTED, index, re.M)}
     for heading, section in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", index, re.M | re.S):
@@ -37,12 +25,3 @@ def with_navigation(index: str) -> str:
             lines = "\n".join(f"{title} <{page}>" for title, page in entries)
             tables.append(f"```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{lines}\n```\n")
     return "\n".join([index, *tables])
-
-
-def _with_clients(index: str) -> str:
-    found = [
-        f"- {line}"
-        for page, line in FURTHER_CLIENTS.items()
-        if (HERE / page).exists() and f"({page})" not in index
-    ]
-    return index.replace("<!-- further clients -->\n", "".join(f"{line}\n" for line in found))

@@ -2,7 +2,9 @@
 
 An adapter translates: it reports events to the runner of its channel
 (:mod:`controlmq.clients.channel_runner`) and does on the wire what the runner asks for. All
-decisions are made in :mod:`controlmq.consumer`. ``docs/writing-an-adapter.md`` says how to write
+decisions are made in :mod:`controlmq.consumer`. Besides, every client reads the user's words with
+``settings_from`` (:mod:`controlmq.clients.settings`) and makes its consumers with ``new_consumer``
+(:mod:`controlmq.clients.new_consumer`). ``docs/writing-an-adapter.md`` says how to write
 one and what went wrong in others.
 """
 
@@ -29,7 +31,8 @@ class Adapter(Protocol):
     after, because RabbitMQ allows nothing between a commit and its answer. Where :meth:`buffered`
     cannot tell how many messages were read, it sets ``runner.waited``.
 
-    It reads the books of the core and writes to none. It calls ``core.missed_a_message`` where an
+    It reads the books of the core and writes to none; what it asks of a consumer it asks the core
+    for. It calls ``core.missed_a_message`` where an
     interrupt or another method of the client may have taken a message that was not reported, and
     ``core.subscribed_without_window`` where the channel gets a plain consumer. A lane that is
     refused only after :meth:`open_lane` has returned is reported with ``core.lane_refused``.

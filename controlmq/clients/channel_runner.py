@@ -20,7 +20,7 @@ from typing import Any
 from controlmq.clients.adapter import Adapter
 from controlmq.clients.interrupts import held_interrupts
 from controlmq.consumer.commands import CancelLanes, Command, OpenLane
-from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.consumer import Buckets, Consumer
 from controlmq.consumer.core import Core
 from controlmq.consumer.delivery_tags import Ack
 from controlmq.consumer.lanes import Lane
@@ -370,6 +370,12 @@ class Runner:
         """Bound what is handed over to a consumer by a share of a rate, up to its end."""
         now = clock()
         self.core.share(consumer, rate, burst, until, now)
+        self._set_timer(now)
+
+    def use_buckets(self, consumer: Consumer, buckets: Buckets) -> None:
+        """Bound what is handed over to a consumer together with what others get."""
+        now = clock()
+        self.core.use_buckets(consumer, buckets, now)
         self._set_timer(now)
 
     def fix(self, prefetch: int | None) -> None:

@@ -17,7 +17,7 @@ from controlmq.clients.kill_switch import Off
 from controlmq.clients.settings import Settings, limits_with
 from controlmq.clients.shared_goal import SharedGoal
 from controlmq.clients.stuck_at_limit import UpperLimit
-from controlmq.consumer.consumer import Consumer
+from controlmq.consumer.consumer import Buckets, Consumer
 from controlmq.controllers import Limits
 from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
@@ -101,9 +101,10 @@ class ControlledConsumer:
                 settings.shared, self._goals.at_most, self._goals.burst, runner, self.plant
             )
         elif self._off is None:
-            self.plant.pace(*self._goals.pace(controlled=self._controlled))
+            pace = self._goals.pace(controlled=self._controlled)
+            runner.core.pace(self.plant, *pace, self.plant.now)
         if self._off is not None:
-            self.plant.fix(start)
+            runner.core.fix_one(self.plant, start, self.plant.now)
 
     def join(self) -> None:
         """Ask for a share of the rate, where it is shared."""
@@ -188,6 +189,10 @@ class ControlledConsumer:
             return
         self._unshare()
         self._runner.pace(self.plant, *self._goals.pace(controlled=self._controlled))
+
+    def bound_together(self, buckets: Buckets) -> None:
+        """Take tokens of these from now on: other consumers do too, and have one rate together."""
+        self._runner.use_buckets(self.plant, buckets)
 
     def _unshare(self) -> None:
         if self.shared is not None:
@@ -315,7 +320,8 @@ class ControlledConsumer:
         """
         self._lanes_in_vain = connections
         if connections >= LANES_IN_VAIN:
-            self.plant.be_single("the broker ends the connection when a further consumer is added")
+            why = "the broker ends the connection when a further consumer is added"
+            self._runner.core.be_single(self.plant, why, clock())
 
     def end_control(self) -> None:
         """Turn nothing any more: no controller, no recording, no ``on_step``."""

@@ -125,7 +125,7 @@ class SharedGoal:
         self._taken = self._awaited = self._offered = 0.0
         """Messages handed over, tokens that one waited for, all tokens; older ones count less."""
         self._seconds = 0.0
-        consumer.share(*bound_of(0.0, -math.inf, goal, burst))
+        self._share_nothing()
 
     @property
     def stream(self) -> str:
@@ -152,12 +152,14 @@ class SharedGoal:
         if self._left:
             return
         self._left = True
-        now = clock()
         self.member.leave()
-        none = bound_of(0.0, -math.inf, self.member.goal, self.burst)
-        self._runner.core.share(self._consumer, *none, now)
+        self._share_nothing()
         self._append()
         self._close()
+
+    def _share_nothing(self) -> None:
+        none = bound_of(0.0, -math.inf, self.member.goal, self.burst)
+        self._runner.core.share(self._consumer, *none, clock())
 
     def follow(self, goal: float, burst: float | None) -> None:
         """Share another rate from now on."""

@@ -13,8 +13,8 @@ from controlmq.consumer.hand_over_gate import Gate
 from controlmq.consumer.handler_pool import HandlerPool
 from controlmq.consumer.held_acks import Window
 from controlmq.consumer.lanes import Lane
+from controlmq.consumer.pool_sensors import sensors_for
 from controlmq.consumer.retiring import LanePlan
-from controlmq.consumer.sensors import sensors_for
 from controlmq.consumer.spread import Spread
 from controlmq.controllers.limits import Limits
 from controlmq.goals import usual_burst

@@ -11,7 +11,8 @@ seconds) and then carries out what the core asks for, in this order:
 - ``wake_at``: when to call :meth:`Core.wake`, if nothing else happens before.
 
 Nobody but the core and its consumers writes to the ledger, the lanes, the windows, the gates and
-the sensors. An adapter reports what happened and reads what it needs.
+the sensors. An adapter reports what happened and reads what it needs. What it asks of a consumer it
+asks the core for, which then finds again when to wake and when to hand over.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 from controlmq.consumer.commands import CancelLanes, Command, OpenLane
-from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Consumer
+from controlmq.consumer.consumer import REFUSED_LANE_RETRY_SECONDS, Buckets, Consumer
 from controlmq.consumer.lanes import Lane
 from controlmq.consumer.messages import Messages
 from controlmq.controllers.limits import Limits
@@ -157,15 +158,13 @@ class Core(Messages):
     def sampled(self, consumer: Consumer, now: float) -> None:
         """The owner of the loop has observed a consumer and perhaps actuated it."""
         self._take_notices(consumer)
-        self._find_hand_over_at()
-        self._attend_by(consumer, now)
+        self._changed(consumer, now)
 
     def pace(self, consumer: Consumer, rate: float | None, burst: float | None, now: float) -> None:
         """Bound what is handed over to a consumer from now on; see :meth:`Consumer.pace`."""
         consumer.now = now
         consumer.pace(rate, burst)
-        self._find_hand_over_at()
-        self._attend_by(consumer, now)
+        self._changed(consumer, now)
 
     def share(
         self, consumer: Consumer, rate: float, burst: float, until: float, now: float
@@ -173,8 +172,32 @@ class Core(Messages):
         """Bound what is handed over by a share that ends; see :meth:`Consumer.share`."""
         consumer.now = now
         consumer.share(rate, burst, until)
-        self._find_hand_over_at()
-        self._attend_by(consumer, now)
+        self._changed(consumer, now)
+
+    def use_buckets(self, consumer: Consumer, buckets: Buckets, now: float) -> None:
+        """Bound what is handed over to several together; see :meth:`Consumer.use_buckets`."""
+        consumer.now = now
+        consumer.use_buckets(buckets)
+        self._changed(consumer, now)
+
+    def be_pulled(self, consumer: Consumer, now: float) -> None:
+        """The user takes messages one by one; see :meth:`Consumer.be_pulled`."""
+        consumer.now = now
+        consumer.be_pulled()
+        self._changed(consumer, now)
+
+    def be_single(self, consumer: Consumer, why: str, now: float) -> None:
+        """Keep a consumer to one subscription from now on."""
+        consumer.now = now
+        consumer.be_single(why)
+        self._take_notices(consumer)
+        self._changed(consumer, now)
+
+    def keep_lanes_exact(self, consumer: Consumer, linger: float, now: float) -> None:
+        """Have no slot more in lanes than is wanted; see :meth:`Consumer.keep_lanes_exact`."""
+        consumer.now = now
+        consumer.keep_lanes_exact(linger)
+        self._changed(consumer, now)
 
     def limited(self, consumer: Consumer, limits: Limits | None, now: float) -> None:
         """Other limits hold for the prefetch of a consumer from now on."""
@@ -214,8 +237,7 @@ class Core(Messages):
         self._give_back(consumer, now)
         consumer.now = now
         consumer.fix(prefetch)
-        self._find_hand_over_at()
-        self._attend_by(consumer, now)
+        self._changed(consumer, now)
 
     def unfix(
         self, consumer: Consumer, limits: Limits | None, now: float, *, controlled: bool
@@ -285,6 +307,11 @@ class Core(Messages):
         if window.held and not window.idle:
             due = min(due, now + IDLE_AFTER_SECONDS)
         return due
+
+    def _changed(self, consumer: Consumer, now: float) -> None:
+        """Find again when a consumer hands over, and what its window and lanes need."""
+        self._find_hand_over_at()
+        self._attend_by(consumer, now)
 
     def _attend_all(self, now: float) -> None:
         for consumer in self.consumers.values():

@@ -79,7 +79,8 @@ class Window:
         self._kept = 0
         self._free: list[Held] = []
         self._at = now
-        self._open_since = 0  # open slots from _at on
+        self._counted_slots = 0
+        """Open slots that ``E`` counts from ``_at`` on."""
         self._set(target)
 
     @property
@@ -114,7 +115,7 @@ class Window:
         lane = Lane(tag, size, consumer)
         self.lanes.append(lane)
         self.granted += size
-        self._open_since += size
+        self._counted_slots += size
         return lane
 
     def hold(self, tag: int, lane: Lane, now: float) -> None:
@@ -141,7 +142,7 @@ class Window:
         self._integrate(now)
         lane.parked += count
         self.granted -= count
-        self._open_since -= count
+        self._counted_slots -= count
 
     def cancelled(self, lane: Lane) -> None:
         """Note that the cancel of ``lane`` is on the wire, so that its acks may go."""
@@ -203,7 +204,7 @@ class Window:
         if released:
             self._send(released)
         else:
-            self._open_since = self.granted - self.held
+            self._counted_slots = self.granted - self.held
         return released
 
     def release_due(self, by: float, now: float) -> list[Held]:
@@ -279,7 +280,7 @@ class Window:
         # means (acks to come, a lane to open); answering them here would only overshoot. What
         # spacing holds back is held on purpose.
         if self._fraction and not self.idle and not self.spaced:
-            slots = min(max(self._open_since, self._floor), self._ceil)
+            slots = min(max(self._counted_slots, self._floor), self._ceil)
             error = self.error + (self.target - slots) * (now - self._at)
             # Below this an ack would be held for longer than max_hold.
             lowest = -self._fraction * self.max_hold
@@ -299,7 +300,7 @@ class Window:
             if lane.cancelled:
                 self.granted -= 1
                 self._forget(lane)
-        self._open_since = self.granted - self.held
+        self._counted_slots = self.granted - self.held
 
     def _forget(self, lane: Lane) -> None:
         if lane.cancelled and lane.unacked == 0 and lane in self.lanes:

@@ -99,7 +99,7 @@ class Messages:
 
         For clients that cannot say how many more wait; they report 0 as buffered.
         """
-        consumer.sensors.waited(seconds)
+        consumer.sensors.message_waited(seconds)
 
     def arrived(self, lane: Lane, tag: int, now: float, message: Any) -> None:
         """A message of ``lane`` is here, and waits for :meth:`hand_over`, which returns it."""

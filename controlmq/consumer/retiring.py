@@ -2,7 +2,8 @@
 
 A lane is retired in three steps: its acks are kept until every one of its slots is occupied by
 a message that we have; then nothing can be on its way, and its cancel requeues nothing; after
-the cancel its acks go out. The window never grants more than ``ceil(target)`` or, after the
+the cancel its acks go out. The core cancels it (``Core._change_lanes``); its acks are kept in
+``Window.keep``. The window never grants more than ``ceil(target)`` or, after the
 target dropped, than it had granted before.
 
 If a lane is larger than the surplus and held acks cannot cover the difference, that lane is

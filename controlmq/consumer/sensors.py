@@ -30,7 +30,6 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
-from controlmq.consumer.handler_pool import HandlerPool
 from controlmq.sample import Sample
 
 WAITING_AFTER_SECONDS = 0.001
@@ -92,6 +91,7 @@ class HandlersSeen(NamedTuple):
     in_line: int = 0
 
 
+# Here and not in a file of its own: every message asks it, and must not pass more files.
 class Turnaround:
     """The usual time from a slot's release to its next message: the lowest of the last minute."""
 
@@ -135,7 +135,8 @@ class Sensors:
 
     A message's own seconds count in the interval in which a handler starts with it or is done with
     it. Handlers are taken to do so in the order in which messages came. ``handlers``
-    is their number, if the user has said so; a :class:`PoolSensors` knows better.
+    is their number, if the user has said so; those of :mod:`controlmq.consumer.pool_sensors` know
+    better.
     """
 
     # Python finds more than 30 attributes of an object slowly without these.
@@ -163,6 +164,7 @@ class Sensors:
         "_late_seconds",
         "_left_behind",
         "_left_seconds",
+        "_mean_turnaround",
         "_most_at_once",
         "_most_running",
         "_number",
@@ -179,7 +181,6 @@ class Sensors:
         "_since",
         "_slots",
         "_starved",
-        "_turnaround",
         "_turnaround_seconds",
         "_turnarounds",
         "_waited_seconds",
@@ -244,7 +245,7 @@ class Sensors:
         self._busy_from = now
         """When the last message came that the consumer waited for."""
         self._buffer_seconds = 0.0
-        self._turnaround = 0.0
+        self._mean_turnaround = 0.0
         self._turnaround_seconds = 0.0
         self._turnarounds = 0
         self._late_seconds, self._late = 0.0, 0
@@ -303,25 +304,25 @@ class Sensors:
             self._shortest = taken
         if now - self.active_at > WAITING_AFTER_SECONDS:
             self._busy_from = now
-            starved = self._waited(released, now)
+            starved = self._consumer_waited(released, now)
             self._late_seconds += taken
             self._late += 1
             if self._overdue_from is None:  # none of them was late because the queue was dry
                 self._turnaround_seconds += self._late_seconds
                 self._turnarounds += self._late
-                self._turnaround = self._turnaround or taken
+                self._mean_turnaround = self._mean_turnaround or taken
             if self._overdue_from is None or starved:
                 self._late_seconds, self._late = 0.0, 0
             self.turnaround.measured(taken, now)
         else:
             # It has not been here for longer than the consumer has been busy.
-            buffered_for, busy_for = taken - self._turnaround, now - self._busy_from
+            buffered_for, busy_for = taken - self._mean_turnaround, now - self._busy_from
             self._buffer_seconds += buffered_for if buffered_for < busy_for else busy_for
             if self.turnaround.usual == FIRST_TURNAROUND_SECONDS:
                 # A first message that came too soon to be waited for is better than a guess.
                 self.turnaround.measured(taken, now)
 
-    def waited(self, seconds: float) -> None:
+    def message_waited(self, seconds: float) -> None:
         """Note how long the message that comes now was here before; nothing else shows that."""
         self._left_seconds += seconds
 
@@ -448,7 +449,7 @@ class Sensors:
         """The interval that ends now; ``unused`` is the share of tokens that nothing awaited."""
         waits = not self.in_call and now - self.active_at > WAITING_AFTER_SECONDS
         if self._slots and waits:
-            self._waited(self._slots[0], now)
+            self._consumer_waited(self._slots[0], now)
         self.released(0, self._held, now)
         interval = max(now - self.interval_from, 1e-9)
         # An interval that was drawn out leaves a gap in the numbers, so that what was counted
@@ -457,10 +458,10 @@ class Sensors:
         self._number += 1 if length <= LONGEST_STEP_INTERVALS else max(2, round(length))
         self._add_call(now)
         if self._turnarounds:
-            self._turnaround = self._turnaround_seconds / self._turnarounds
-        elif self._shortest < self._turnaround and not self._late:
+            self._mean_turnaround = self._turnaround_seconds / self._turnarounds
+        elif self._shortest < self._mean_turnaround and not self._late:
             # No message was waited for, so that each shows the turnaround at most.
-            self._turnaround = self._shortest
+            self._mean_turnaround = self._shortest
         running, with_user = self._seconds_with_user(now)
         self._recent_most.append(self._most_at_once)
         self._most_at_once = self._in_handler
@@ -484,7 +485,7 @@ class Sensors:
             held=self._held_area / interval,
             handlers=seen.handlers,
             busy=min(max(seen.busy, 0.0), 1.0),
-            turnaround=self._turnaround,
+            turnaround=self._mean_turnaround,
             gated=self._gated_area / interval,
             unused=unused,
         )
@@ -554,7 +555,7 @@ class Sensors:
             self._running_seconds = 0.0
         return HandlersSeen(handlers, busy, handler_time)
 
-    def _waited(self, released: float, now: float) -> bool:
+    def _consumer_waited(self, released: float, now: float) -> bool:
         """Note that the consumer waited until now, for the slot released then and maybe others.
 
         Returns whether it waited because it is starved.
@@ -579,47 +580,3 @@ class Sensors:
             self._starved += self._overdue_seconds
             self._overdue_seconds = 0.0
         return starved
-
-
-class PoolSensors(Sensors):
-    """Sensors of a consumer whose handlers run in a pool that knows when each starts and ends."""
-
-    __slots__ = ("_pool", "_pool_before")
-
-    def __init__(self, now: float, interval: float, pool: HandlerPool) -> None:
-        super().__init__(now, interval)
-        self._pool = pool
-        self._pool_before = pool.totals()
-
-    def delivered(self, now: float, buffered: int, *, gated: bool = False) -> None:
-        """As for any consumer; the pool is told whose message it is."""
-        super().delivered(now, buffered, gated=gated)
-        self._pool.calling()
-
-    def calling(self, now: float) -> None:
-        """As for any consumer; the pool is told whose message it is."""
-        super().calling(now)
-        self._pool.calling()
-
-    def _handlers_seen(self, interval: float, running: float, with_user: float) -> HandlersSeen:
-        """What the pool did. What the user has outside of it, such as acks to give, is work too."""
-        before, self._pool_before = self._pool_before, self._pool.totals()
-        after = self._pool_before
-        running, waiting = after.running - before.running, after.waiting - before.waiting
-        size, of_others = self._pool.size, after.at_work - before.at_work - running
-        ended = after.ended - before.ended
-        outside = max(with_user - running - waiting, 0.0) / max(self._handled, 1)
-        return HandlersSeen(
-            size,
-            busy=running / max(size * interval - of_others, 1e-9),
-            handler_time=(after.ran - before.ran) / ended + outside if ended else 0.0,
-            waited=after.waited - before.waited,
-            in_line=after.in_line,
-        )
-
-
-def sensors_for(now: float, interval: float, handlers: int | HandlerPool | None) -> Sensors:
-    """Sensors of a new consumer; ``handlers`` is their number or their pool, if it is known."""
-    if handlers is None or isinstance(handlers, int):
-        return Sensors(now, interval, handlers)
-    return PoolSensors(now, interval, handlers)

@@ -6,6 +6,7 @@ import statistics
 
 from controlmq.controllers.growth import USEFUL_IDLE_SHARE
 from controlmq.controllers.limits import Limits
+from controlmq.controllers.rest import Rest
 from controlmq.model import ArxModel
 from controlmq.sample import Sample
 
@@ -25,9 +26,6 @@ TRIED_LIMIT_FACTOR = 1.5
 
 COMPARED_SAMPLES = 5
 """Samples before and in a try whose mean rates are compared, so that noise does not decide."""
-
-REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
-"""Samples after a try in vain before the next one: at first, and at most."""
 
 SAMPLES_IN_VAIN = 10
 """Samples in a row that end at what is allowed before anything is told: longer than a law takes
@@ -49,7 +47,7 @@ class LimitTry:
         self.runs = False
         self._before = 0.0
         self._rates: list[float] = []
-        self._rest, self._next_rest = 0, REST_SAMPLES
+        self._rest = Rest()
 
     def end(self) -> None:
         """There is nothing to try."""
@@ -63,8 +61,8 @@ class LimitTry:
             if len(self._rates) > COMPARED_SAMPLES:  # in the first one it was not yet in force
                 self._judge(sample, statistics.fmean(self._rates[1:]))
                 self.end()
-        elif self._rest:
-            self._rest -= 1
+        elif self._rest.samples:
+            self._rest.samples -= 1
         elif len(self._rates) >= COMPARED_SAMPLES:
             self._before = statistics.fmean(self._rates[-COMPARED_SAMPLES:])
             self.end()
@@ -73,10 +71,9 @@ class LimitTry:
     def _judge(self, sample: Sample, rate: float) -> None:
         if rate >= self._before * (1 + TRIED_LIMIT_FACTOR) / 2:
             self.gain = rate / sample.prefetch
-            self._next_rest = REST_SAMPLES
+            self._rest.forget()
         else:
-            self._rest = self._next_rest
-            self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
+            self._rest.begin()
 
 
 class BeyondRange:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from controlmq.controllers.rest import REST_SAMPLES, Rest
 from controlmq.sample import Sample
 
 SAME_PREFETCH_FACTOR = 1.05
@@ -26,9 +27,6 @@ LITTLE_LACKED_WORK_SHARE = 0.15
 GROWTH_AFTER_REST_FACTOR = 2.0
 """Factor on the prefetch that is tried at most after a rest."""
 
-REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
-"""Samples for which a growth in vain is not repeated: at first, and at most."""
-
 CHANGED_SHARE = 0.2
 """Share by which the rate must have fallen for a rest or a growth to end: it is another consumer
 now."""
@@ -50,22 +48,25 @@ class Growth:
     """
 
     def __init__(self) -> None:
-        self.resting = 0
-        """Samples for which growth is not tried."""
+        self._rest = Rest()
         self._ceiling = math.inf
-        self._next_rest = REST_SAMPLES
         self._reserve = VAIN_GROWTH_RESERVE_FACTOR
         """Factor on the prefetch that the rate followed to: growth in vain is taken back to it."""
         self._prefetch, self._rate, self._busy, self._age = 0.0, 0.0, 1.0, REST_SAMPLES
         """Where the present growth began, and how many samples ago."""
 
+    @property
+    def resting(self) -> bool:
+        """Whether growth is not tried."""
+        return self._rest.samples > 0
+
     def allowed(self, sample: Sample, asked: float) -> float:
         """``asked``, or what it may be at most."""
         if self.resting:
-            self.resting -= 1
+            self._rest.samples -= 1
             changed = sample.rate < (1 - CHANGED_SHARE) * self._rate
             if not self.resting or changed:
-                self.resting = 0
+                self._rest.samples = 0
                 self._ceiling = math.inf if changed else GROWTH_AFTER_REST_FACTOR * sample.prefetch
                 self._begin(sample, sample.prefetch)
                 self._reserve = VAIN_GROWTH_RESERVE_FACTOR if changed else 1.0
@@ -85,13 +86,12 @@ class Growth:
         if self._followed(sample):
             self._ceiling = math.inf
             self._begin(sample, sample.prefetch)
-            self._next_rest = REST_SAMPLES
+            self._rest.forget()
             self._reserve = VAIN_GROWTH_RESERVE_FACTOR
         elif asked > sample.prefetch and sample.busy < 1 - USEFUL_IDLE_SHARE:
             # As far as the rate has followed, the growth was right.
             self._ceiling = self._reserve * self._prefetch * max(sample.rate / self._rate, 1.0)
-            self.resting = self._next_rest
-            self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
+            self._rest.begin()
 
     def _followed(self, sample: Sample) -> bool:
         """Whether the growth has brought something."""

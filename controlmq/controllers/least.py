@@ -98,7 +98,7 @@ class LeastPrefetch:
     @property
     def grew_in_vain(self) -> bool:
         """Whether a larger prefetch was last tried in vain, though handlers are idle."""
-        return self._growth.resting > 0
+        return self._growth.resting
 
     def __call__(self, sample: Sample, goal: float) -> float:
         """The prefetch for the next interval."""

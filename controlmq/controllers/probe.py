@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controlmq.controllers.rest import REST_SAMPLES, Rest
 from controlmq.sample import Sample
 
 TRIED_AFTER_SAMPLES = 2
@@ -19,9 +20,6 @@ say, which cannot tell for a while."""
 LEAST_PROBED_FACTOR, MOST_PROBED_FACTOR = 2.0, 4.0
 """Factors on the prefetch that is tried: at least, and at most where the rate of a bucket asks for
 more."""
-
-REST_SAMPLES, LONGEST_REST_SAMPLES = 10, 160
-"""Samples after which it is tried again: at first, and at most."""
 
 
 class Probe:
@@ -41,30 +39,29 @@ class Probe:
         """That of the last other one, messages/second."""
         self._before = 0.0
         """The prefetch before the try; 0 while nothing is tried."""
-        self._rest, self._next_rest = 0, REST_SAMPLES
+        self._rest = Rest()
 
     def __call__(self, sample: Sample, rate: float | None) -> float | None:
         """The prefetch to put in force in place of what laws ask for; None if they know better.
 
         ``rate`` is what a bucket keeps the consumer to, in messages/second.
         """
-        self._rest = max(self._rest - 1, 0)
+        self._rest.samples = max(self._rest.samples - 1, 0)
         fallen = self._starved > 0 and not self._before and sample.rate < FALLEN_SHARE * self._rate
         if not sample.arrivals or (sample.window_limited and not fallen):
             self._rate = sample.rate
             self._filled += 1
             if self._before or self._filled >= REST_SAMPLES:
-                self._next_rest = REST_SAMPLES
+                self._rest.forget()
             # The first sample of a try has the old turnaround, which a law must not go by.
             first = self._before and self._starved == TRIED_AFTER_SAMPLES
             self._starved, self._before = 0, 0.0
             return sample.prefetch if first else None
         self._starved, self._filled = self._starved + 1, 0
         # A queue that has been found short is not asked for as much again.
-        fresh = self._next_rest == REST_SAMPLES
-        lacking = rate / sample.rate if rate is not None and fresh else 1.0
+        lacking = rate / sample.rate if rate is not None and self._rest.fresh else 1.0
         at_once = TRIED_AT_ONCE_SHARE * lacking > 1
-        if self._rest or (self._starved < TRIED_AFTER_SAMPLES and not at_once):
+        if self._rest.samples or (self._starved < TRIED_AFTER_SAMPLES and not at_once):
             return None
         if not self._before:
             self._before, self._starved = sample.prefetch, TRIED_AFTER_SAMPLES
@@ -72,6 +69,5 @@ class Probe:
         if self._starved == TRIED_AFTER_SAMPLES + 1:
             return sample.prefetch  # the sensors judge by this sample
         before, self._before = self._before, 0.0
-        self._rest = self._next_rest
-        self._next_rest = min(2 * self._next_rest, LONGEST_REST_SAMPLES)
+        self._rest.begin()
         return before

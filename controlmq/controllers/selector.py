@@ -1,4 +1,7 @@
-"""Combines several goals: the smallest prefetch that any law asks for wins (override control)."""
+"""Combines several goals: the smallest prefetch that any law asks for wins (override control).
+
+It does not choose among tuned controllers: :mod:`controlmq.experiments.tuning_search` does.
+"""
 
 from __future__ import annotations
 

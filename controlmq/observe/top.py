@@ -12,6 +12,7 @@ from typing import Any
 
 from controlmq.observe.dashboard import DEFAULT_PORT
 from controlmq.observe.serving import LOOPBACK
+from controlmq.sample import STARVED_TOLERANCE_SHARE
 
 ANSWER_SECONDS = 3.0
 """Seconds for a process to answer."""
@@ -20,9 +21,6 @@ BARS = "▁▂▃▄▅▆▇█"
 
 SHORTEST_CURVE = 12
 """Characters below which a curve of rates is left out."""
-
-DRY_SHARE = 0.02
-"""Share of a sample without messages from which the queue counts as dry."""
 
 GOALS: dict[str, Callable[[float], str]] = {
     "rate": lambda value: f"{value:g}",
@@ -178,7 +176,7 @@ def state_of(consumer: dict[str, Any], sample: dict[str, Any], now: float) -> st
         return f"silent {silent:.0f} s"
     if sample["switched_off"]:
         return "kill switch on"
-    if sample["starved"] > DRY_SHARE:
+    if sample["starved"] > STARVED_TOLERANCE_SHARE:
         return "dry, frozen" if sample["frozen"] else "dry"
     if sample["at_limit"]:
         return f"at {sample['at_limit']} limit"

@@ -13,7 +13,7 @@ from controlmq.clients import pool as pool_module
 from controlmq.clients.celery.pool_load import PoolLoad, QueueLoad
 from controlmq.clients.settings import Settings
 from controlmq.consumer.handler_pool import PoolTotals
-from controlmq.consumer.sensors import PoolSensors
+from controlmq.consumer.pool_sensors import PoolSensors
 
 
 class Clock:

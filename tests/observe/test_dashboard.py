@@ -16,6 +16,7 @@ from controlmq.observe.dashboard import Dashboard, new_token, page, serve_dashbo
 from controlmq.observe.events import events
 from controlmq.observe.registry import Registry
 from controlmq.observe.serving import LOOPBACK, Server, serve
+from controlmq.sample import STARVED_TOLERANCE_SHARE
 from tests.observe.running import LIMITS, Running, failing
 
 TOKEN = "0123456789abcdef"
@@ -257,6 +258,10 @@ def test_what_is_not_there_is_one_sentence(shown: Page) -> None:
     assert sentence == "/etc/passwd is not served here; there is /, /consumers, /goal, /stream.\n"
     assert shown.ask("GET", "/goal")[0] == 405
     assert shown.ask("POST", "/goal", "x" * 20_000)[0] == 413
+
+
+def test_the_page_calls_a_queue_dry_from_where_a_sample_does() -> None:
+    assert f"STARVED_TOLERANCE_SHARE = {STARVED_TOLERANCE_SHARE};" in page().decode()
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:

@@ -109,7 +109,7 @@ class AdaptiveWorker:
         if not self.moves:
             # Where acks may not be held, nothing else makes up for a slot too many.
             linger = 0.0 if early_tasks(self.tasks) else LINGER_SECONDS
-            consumer.plant.keep_lanes_exact(linger)
+            runner.core.keep_lanes_exact(consumer.plant, linger, consumer.plant.now)
         self._last[queue] = consumer
         return consumer, load
 
@@ -177,7 +177,7 @@ class AdaptiveWorker:
             return
         if self._buckets is None:
             self._buckets = plant.buckets
-        plant.use_buckets(self._buckets)
+        consumer.bound_together(self._buckets)
 
     def split_prefetch(self, consumers: list[ControlledConsumer]) -> None:
         """Give each queue its part of the prefetch that Celery asks for.

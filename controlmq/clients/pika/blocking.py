@@ -272,7 +272,7 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
                 self, queue, generator.put, auto_ack, exclusive, tag, arguments, goal=goal
             )
             generator.consumer = self._runner.core.consumers[tag]
-            generator.consumer.be_pulled()
+            self._runner.core.be_pulled(generator.consumer, clock())
             self._generator = generator
         elif parameters != self._generator.parameters:
             raise ValueError(

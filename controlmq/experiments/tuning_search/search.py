@@ -1,4 +1,7 @@
-"""A search from its model to the controller it chooses: simulated loops, run on Spark."""
+"""A search from its model to the controller it chooses: simulated loops, run on Spark.
+
+The ranking is in :mod:`simulator.studies.tuning_candidates.ranking`.
+"""
 
 from __future__ import annotations
 

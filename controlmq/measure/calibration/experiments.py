@@ -10,7 +10,6 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from math import ceil, log
 from typing import Any
 
@@ -108,18 +107,6 @@ class Experiments:
             measure()
             yield what
 
-    def latency_steps(self) -> list[Callable[[], None]]:
-        """The shortest measurements of latencies and copies, one to be called after the other."""
-        return [
-            *(partial(self._at_rate, rate) for rate in SECONDS_AT_RATE),
-            *(
-                partial(self._at_rate, rate, loaded=True)
-                for rate in SECONDS_AT_RATE
-                if rate > LOADED_FROM_MESSAGES_PER_SECOND
-            ),
-            *(partial(self._copied, copies) for copies in COPIED_TO_QUEUES),
-        ]
-
     def found(self) -> Calibration:
         """The figures from all turns."""
         lines: dict[str, Any] = {name: self._points[name].line() for name in LINES}
@@ -203,11 +190,11 @@ class Experiments:
 
     def _latencies(self) -> None:
         for rate in self._random.sample(sorted(SECONDS_AT_RATE), len(SECONDS_AT_RATE)):
-            self._at_rate(rate)
+            self.at_rate(rate)
             if rate > LOADED_FROM_MESSAGES_PER_SECOND:
-                self._at_rate(rate, loaded=True)
+                self.at_rate(rate, loaded=True)
 
-    def _at_rate(self, rate: float, *, loaded: bool = False) -> None:
+    def at_rate(self, rate: float, *, loaded: bool = False) -> None:
         """One queue, and a few messages at this rate, to an idle consumer or to one that works."""
         # A short calibration leaves out the lowest.
         if count := round(rate * (SETTLE_SECONDS + SECONDS_AT_RATE[rate]) * self.scale):
@@ -223,9 +210,9 @@ class Experiments:
 
     def _copying(self) -> None:
         for copies in self._random.sample(COPIED_TO_QUEUES, len(COPIED_TO_QUEUES)):
-            self._copied(copies)
+            self.copied(copies)
 
-    def _copied(self, copies: int) -> None:
+    def copied(self, copies: int) -> None:
         """Several queues, and the latencies of all copies."""
         count = max(
             round(COPIED_MESSAGES_PER_SECOND * (SETTLE_SECONDS + COPIES_RUN_SECONDS) * self.scale),
