@@ -133,7 +133,11 @@ class Runner:
             return None
 
         def deliver_new(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            if known is None or not known(method, properties):
+            if (
+                known is None
+                or (properties.message_id is None and not properties.headers)
+                or not known(method, properties)
+            ):
                 deliver(channel, method, properties, body)
 
         return receive
