@@ -105,6 +105,12 @@ class ControlledConsumer:
         if self._off is not None:
             self.plant.fix(start)
 
+    def follow_on(self, last: Consumer) -> None:
+        """Keep the bound on the rate over the end of ``last``; before this one is subscribed."""
+        if self._off is None and self.shared is None:
+            self.plant.follow_on(last)
+            self.plant.pace(*self._goals.pace(controlled=self._controlled))
+
     def join(self) -> None:
         """Ask for a share of the rate, where it is shared."""
         if self.shared is not None and self._off is None:

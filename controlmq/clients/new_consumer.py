@@ -10,6 +10,7 @@ from typing import Any
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.controllers import Controllers
+from controlmq.clients.kept_bounds import KeptBounds
 from controlmq.clients.settings import Settings
 
 
@@ -18,6 +19,7 @@ def new_consumer(
     queue: str,
     settings: Settings,
     controllers: Controllers,
+    bounds: KeptBounds,
     runner: Runner,
     *,
     asked: float | None,
@@ -30,7 +32,8 @@ def new_consumer(
 
     It starts from the prefetch that was ``asked`` for, or that of ``last``, the consumer before it,
     whose law it takes. That follows its file already; without one before, the file is read
-    again, because it may have been written since the settings were made.
+    again, because it may have been written since the settings were made. ``bounds`` are those of
+    the consumers before it, also of such as have no other part in this one.
     """
     settings = settings.within_timeout(arguments)
     if exclusive:
@@ -40,6 +43,8 @@ def new_consumer(
         controller = controllers.new(settings, queue)
     else:
         controller, asked = last.law, max(1, math.ceil(last.prefetch))
-    return ControlledConsumer(
+    consumer = ControlledConsumer(
         tag, queue, settings, controller, asked, runner, tag_is_new=tag_is_new
     )
+    bounds.begin(consumer, queue, runner)
+    return consumer

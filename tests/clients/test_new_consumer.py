@@ -15,6 +15,7 @@ from controlmq.clients.celery.worker import AdaptiveWorker
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.controllers import Controllers
+from controlmq.clients.kept_bounds import KeptBounds
 from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.settings import settings_from
 from controlmq.controllers.resolve import default_tuning
@@ -40,6 +41,7 @@ def begun(words: dict[str, Any], **given: Any) -> ControlledConsumer:
         "orders",
         settings_from(**words),
         Controllers(),
+        KeptBounds(),
         Runner(Mock()),
         **{"asked": None, "arguments": None} | given,
     )
@@ -83,6 +85,7 @@ def test_a_file_that_is_gone_before_the_start_is_logged_and_what_it_held_is_used
             "orders",
             checked,
             Controllers(),
+            KeptBounds(),
             Runner(Mock()),
             asked=None,
             arguments=None,

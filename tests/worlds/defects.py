@@ -360,6 +360,10 @@ def a_new_rate_fills_the_bucket(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Bucket, "change", anew)
 
 
+def a_bound_that_comes_back_has_its_burst(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Bucket, "empty", lambda self, now: None)
+
+
 def the_last_that_came_is_handed_over_first(patch: pytest.MonkeyPatch) -> None:
     take = Gate.take
 
@@ -425,6 +429,7 @@ BOUND_DEFECTS: list[Defect] = [
     tokens_come_too_soon,
     the_burst_that_the_user_asked_for_is_ignored,
     a_new_rate_fills_the_bucket,
+    a_bound_that_comes_back_has_its_burst,
     the_last_that_came_is_handed_over_first,
     what_waits_is_forgotten_at_a_stop,
     a_frame_for_several_includes_what_waits,
