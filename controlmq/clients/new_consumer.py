@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from controlmq.clients.channel_runner import Runner
@@ -12,6 +14,8 @@ from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.controllers import Controllers
 from controlmq.clients.kept_bounds import KeptBounds
 from controlmq.clients.settings import Settings
+
+log = logging.getLogger("controlmq")
 
 
 def new_consumer(
@@ -35,6 +39,9 @@ def new_consumer(
     again, because it may have been written since the settings were made. ``bounds`` are those of
     the consumers before it, also of such as have no other part in this one.
     """
+    passed_over = settings.goals.passed_over(queue)
+    if queue and passed_over:
+        _warn(queue, passed_over)
     settings = settings.within_timeout(arguments)
     if exclusive:
         settings = replace(settings, window="single")
@@ -48,3 +55,9 @@ def new_consumer(
     )
     bounds.begin(consumer, queue, runner)
     return consumer
+
+
+@cache
+def _warn(queue: str, text: str) -> None:
+    """Log it once a process, and not after every reconnect."""
+    log.warning("queue %s: %s", queue, text)
