@@ -7,6 +7,7 @@ or ``"5/minute"``; a time is a number of seconds or a text such as ``"100 ms"``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,7 +69,13 @@ def rate_of(name: str, value: object) -> float:
 def _usual(name: str, value: object, rate: float) -> float:
     if rate < LEAST_MESSAGES_PER_SECOND:
         raise InputError(f"{name} is {value!r}; give at least 1 message in 30 years.")
-    return rate
+    return _finite(name, value, rate)
+
+
+def _finite(name: str, value: object, found: float) -> float:
+    if math.isinf(found):
+        raise InputError(f"{name} is {value!r}, which is too large for a number; give less.")
+    return found
 
 
 def seconds_of(name: str, value: object) -> float:
@@ -80,7 +87,10 @@ def seconds_of(name: str, value: object) -> float:
     seconds = _unit(text[len(number) :] or "s")
     if seconds is None:
         raise InputError(f"{name} is {value!r}; give seconds, or a time such as '100 ms'.")
-    return above_zero(name, _number(name, value, number, "100 ms")) * seconds
+    found = above_zero(name, _number(name, value, number, "100 ms")) * seconds
+    if not found:
+        raise InputError(f"{name} is {value!r}, which is too short to tell from 0; give more.")
+    return _finite(name, value, found)
 
 
 def _unit(word: str) -> float | None:
@@ -171,6 +181,21 @@ class GoalsByQueue:
                 self.of(queue)
             except InputError as error:
                 raise InputError(f"queue {queue}: {error}") from None
+
+    def passed_over(self, queue: str) -> str:
+        """What to tell of a queue that the mappings do not name; empty where one of them does.
+
+        It may be misspelt, and has no such goal. One that is named with None is meant so.
+        """
+        by_queue = {word: value for word, value in self.given.items() if _mapped(value)}
+        by_queue.pop("burst", None)
+        named = sorted({each for value in by_queue.values() for each in value})
+        if not named or queue in named:
+            return ""
+        return (
+            f"consumed without {' and '.join(by_queue)}, given for {', '.join(map(repr, named))} "
+            "only; name it there too, with None if that is meant"
+        )
 
     def of(self, queue: str) -> Goals:
         """The goals of consumers on ``queue``."""

@@ -147,6 +147,7 @@ class SimulatedConsumer:
 
         A ``controller`` holds the ``goal``; ``labels`` are those of a :class:`Loop`.
         """
+        self.simulation.check_adapts(self.name)
         self._spreads = self._spreads and controller is not None
         self.pace(*goals.pace(controlled=controller is not None))
         law = controller

@@ -292,6 +292,10 @@ class Simulation:
         counts = self._state.bins[place * BINS : (place + 1) * BINS].copy()
         return Latency(count, float(noted["sum"]) / count if count else math.nan, counts)
 
+    def check_adapts(self, consumer: str) -> None:
+        """Refuse to adapt a consumer that has no prefetch."""
+        self._consumer(consumer)[0].check_adapts()
+
     def spreads_acks(self, consumer: str) -> bool:
         """Whether a consumer spreads its acks while a controller drives it."""
         return self._consumer(consumer)[0].spread_acks

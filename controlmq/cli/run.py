@@ -73,7 +73,8 @@ examples:
 
 JSON_KEYS = (
     *("sample", "time", "rate", "goal", "prefetch", "next_prefetch", "in_flight", "held"),
-    *("starved", "handler_time", "buffer_time", "handlers", "busy", "turnaround", "told"),
+    *("starved", "handler_time", "buffer_time", "handlers", "busy", "turnaround"),
+    *("gated", "unused", "told"),
 )
 """What a line of JSON says of a sample, in this order."""
 

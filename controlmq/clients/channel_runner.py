@@ -376,10 +376,10 @@ class Runner:
         self.core.share(consumer, rate, burst, until, now)
         self._set_timer(now)
 
-    def use_buckets(self, consumer: Consumer, buckets: Buckets) -> None:
+    def use_buckets(self, consumer: Consumer, buckets: Buckets, *, empty: bool = False) -> None:
         """Bound what is handed over to a consumer together with what others get."""
         now = clock()
-        self.core.use_buckets(consumer, buckets, now)
+        self.core.use_buckets(consumer, buckets, now, empty=empty)
         self._set_timer(now)
 
     def fix(self, prefetch: int | None) -> None:

@@ -101,10 +101,20 @@ class ControlledConsumer:
                 settings.shared, self._goals.at_most, self._goals.burst, runner, self.plant
             )
         elif self._off is None:
-            pace = self._goals.pace(controlled=self._controlled)
-            runner.core.pace(self.plant, *pace, self.plant.now)
+            self._begin_bounded()
         if self._off is not None:
             runner.core.fix_one(self.plant, start, self.plant.now)
+
+    def keep_bound_of(self, last: Consumer) -> None:
+        """Keep the bound on the rate over the end of ``last``; before this one is subscribed."""
+        if self._off is None and self.shared is None:
+            self._runner.core.follow_on(self.plant, last, self.plant.now)
+            self._begin_bounded()
+
+    def _begin_bounded(self) -> None:
+        """Bound the rate as the goals ask for, before the consumer is subscribed."""
+        pace = self._goals.pace(controlled=self._controlled)
+        self._runner.core.pace(self.plant, *pace, self.plant.now)
 
     def join(self) -> None:
         """Ask for a share of the rate, where it is shared."""
@@ -190,9 +200,12 @@ class ControlledConsumer:
         self._unshare()
         self._runner.pace(self.plant, *self._goals.pace(controlled=self._controlled))
 
-    def bound_together(self, buckets: Buckets) -> None:
-        """Take tokens of these from now on: other consumers do too, and have one rate together."""
-        self._runner.use_buckets(self.plant, buckets)
+    def bound_together(self, buckets: Buckets, *, empty: bool = False) -> None:
+        """Take tokens of these from now on: other consumers do too, and have one rate together.
+
+        ``empty``: they begin without a burst.
+        """
+        self._runner.use_buckets(self.plant, buckets, empty=empty)
 
     def _unshare(self) -> None:
         if self.shared is not None:

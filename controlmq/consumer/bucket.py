@@ -48,6 +48,14 @@ class Bucket:
         there = min(most, Fraction(self.burst) - self._missing(now))
         self._go_on(rate, burst, Fraction(burst) - there, now)
 
+    def empty(self, now: float) -> None:
+        """Have no token at this time; one that has less than none stays so."""
+        self.follow(self.rate, self.burst, now, empty=True)
+
+    def is_full(self, now: float) -> bool:
+        """Whether nothing is missing, as in a new bucket."""
+        return not self._missing(now)
+
     def _missing(self, now: float) -> Fraction:
         if self._full_at is None:
             return Fraction(0)

@@ -140,6 +140,8 @@ class Consumer:
         self._stalled = False
         self._least = 0
         """Messages that the handler was seen to wait for."""
+        self._goes_on = False
+        """Whether it stands for another consumer, whose hand-overs count for its bound."""
         self._too_small_noticed = False
         self._too_many_noticed = False
         self._too_many_since: float | None = None
@@ -175,7 +177,9 @@ class Consumer:
         """Hand over at most ``rate`` messages/second from now on; any number with None.
 
         In every stretch of ``T`` seconds at most ``rate * T + burst``, unless it has another rate
-        in it. Slots open no faster, so that few messages wait for their hand-over.
+        in it. Slots open no faster, so that few messages wait for their hand-over. Only a consumer
+        that begins with a bound may have its burst at once: later, as much may have been handed
+        over just before.
         """
         window, gate = self.window, self.gate
         gate.until = math.inf
@@ -186,6 +190,9 @@ class Consumer:
             opening_burst = max(burst, LEAST_OPENING_BURST)
             if window.bucket is None or gate.bucket is None:
                 window.bucket, gate.bucket = Bucket(rate, opening_burst), Bucket(rate, burst)
+                if self.lanes_asked or self._goes_on:
+                    window.bucket.empty(self.now)
+                    gate.bucket.empty(self.now)
             else:
                 window.bucket.change(rate, opening_burst, self.now)
                 gate.bucket.change(rate, burst, self.now)
@@ -220,6 +227,15 @@ class Consumer:
     def use_buckets(self, buckets: Buckets) -> None:
         """Take tokens of these from now on: other consumers do too, and have one rate together."""
         self.window.bucket, self.gate.bucket = buckets
+
+    def follow_on(self, last: Consumer) -> None:
+        """Take over what bounds ``last``, which has ended: what that handed over counts here.
+
+        Where nothing bounds it any more, a bound on this one begins without a burst. A bound has to
+        be set again.
+        """
+        self._goes_on = True
+        self.window.bucket, self.gate.bucket = last.window.bucket, last.gate.bucket
 
     @property
     def tokens_awaited(self) -> int:

@@ -174,9 +174,23 @@ class Core(Messages):
         consumer.share(rate, burst, until)
         self._changed(consumer, now)
 
-    def use_buckets(self, consumer: Consumer, buckets: Buckets, now: float) -> None:
-        """Bound what is handed over to several together; see :meth:`Consumer.use_buckets`."""
+    def follow_on(self, consumer: Consumer, last: Consumer, now: float) -> None:
+        """Take over what bounds ``last``, which has ended; see :meth:`Consumer.follow_on`."""
         consumer.now = now
+        consumer.follow_on(last)
+        self._changed(consumer, now)
+
+    def use_buckets(
+        self, consumer: Consumer, buckets: Buckets, now: float, *, empty: bool = False
+    ) -> None:
+        """Bound what is handed over to several together; see :meth:`Consumer.use_buckets`.
+
+        ``empty``: their tokens are taken away first, so that they begin without a burst.
+        """
+        consumer.now = now
+        if empty:
+            for bucket in buckets:
+                bucket.empty(now)
         consumer.use_buckets(buckets)
         self._changed(consumer, now)
 

@@ -137,7 +137,8 @@ class BeyondRange:
 
     def _measure(self, sample: Sample) -> None:
         self._rate = max(sample.rate, RATE_KEPT_SHARE * self._rate)
-        if sample.prefetch <= self.within.high and sample.arrivals:
+        # A prefetch of 0 was put in force by hand; what arrives with it came before.
+        if 0 < sample.prefetch <= self.within.high and sample.arrivals:
             gain = sample.rate / sample.prefetch
             if self._gain is not None:
                 gain = self._gain + GAIN_SMOOTHING * (gain - self._gain)

@@ -59,7 +59,8 @@ class BufferTime:
 
     def __call__(self, sample: Sample, goal: float) -> float:
         """The prefetch for the next interval; ``goal``, a rate, does not matter here."""
-        if not sample.window_limited or sample.busy <= 0:
+        # A prefetch of 0 was put in force by hand; what arrives with it came before.
+        if not sample.window_limited or sample.busy <= 0 or not sample.prefetch:
             self._samples.clear()
             return self.limits.clamp(sample.prefetch)
         if self._samples and self._samples[-1].prefetch != sample.prefetch:

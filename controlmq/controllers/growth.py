@@ -76,12 +76,14 @@ class Growth:
 
     def _judge(self, sample: Sample, asked: float) -> None:
         self._age += 1
-        if self._age > REST_SAMPLES or sample.rate < (1 - CHANGED_SHARE) * self._rate:
+        if not self._prefetch:  # from 0, which somebody put in force by hand
+            self._begin(sample, sample.prefetch)
+        elif self._age > REST_SAMPLES or sample.rate < (1 - CHANGED_SHARE) * self._rate:
             self._ceiling = math.inf
             self._begin(sample, sample.prefetch)
         elif sample.prefetch <= SAME_PREFETCH_FACTOR * self._prefetch:
             self._begin(sample, min(sample.prefetch, self._prefetch))
-        if sample.prefetch < JUDGED_FACTOR * self._prefetch:
+        if not self._prefetch or sample.prefetch < JUDGED_FACTOR * self._prefetch:
             return
         if self._followed(sample):
             self._ceiling = math.inf

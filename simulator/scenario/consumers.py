@@ -88,17 +88,22 @@ class Consumer:
         checks.unless_none(checks.text, "resource", self.resource)
         if self.goals is not None and not isinstance(self.goals, Goals):
             raise InputError(f"goals is {self.goals!r}; give Goals.")
-        if self.goals is not None and self.acknowledge == "automatic":
-            raise InputError(
-                "a consumer that acknowledges automatically has no prefetch to adapt; leave its "
-                "goals out."
-            )
+        if self.goals is not None:
+            self.check_adapts()
         if self.resource is not None and self.crash_every is not None:
             raise InputError(
                 "a consumer that crashes cannot hold a resource; leave one of them out."
             )
         check_changes(self, "work_schedule")
         checks.entities(self, "sends", Send)
+
+    def check_adapts(self) -> None:
+        """Refuse to adapt it where nothing can be adapted."""
+        if self.acknowledge == "automatic":
+            raise InputError(
+                "a consumer that acknowledges automatically has no prefetch to adapt; leave its "
+                "goals out."
+            )
 
     def _check_acknowledgements(self) -> None:
         checks.choice("acknowledge", self.acknowledge, ACKNOWLEDGEMENTS)

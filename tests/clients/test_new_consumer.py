@@ -15,6 +15,8 @@ from controlmq.clients.celery.worker import AdaptiveWorker
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.controllers import Controllers
+from controlmq.clients.kept_bounds import KeptBounds
+from controlmq.clients.new_consumer import _warn as warn
 from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.settings import settings_from
 from controlmq.controllers.limits import Limits
@@ -41,6 +43,7 @@ def begun(words: dict[str, Any], **given: Any) -> ControlledConsumer:
         "orders",
         settings_from(**words),
         Controllers(),
+        KeptBounds(),
         Runner(Mock()),
         **{"asked": None, "arguments": None} | given,
     )
@@ -84,6 +87,7 @@ def test_a_file_that_is_gone_before_the_start_is_logged_and_what_it_held_is_used
             "orders",
             checked,
             Controllers(),
+            KeptBounds(),
             Runner(Mock()),
             asked=None,
             arguments=None,
@@ -137,3 +141,33 @@ def test_celery_holds_acks_for_half_of_the_consumers_timeout(
     assert held == [1.5, 7200.0]
     assert "acks may be held for 7200 s" in caplog.text
     settings._warn_of_long_hold.cache_clear()
+
+
+def test_a_queue_that_a_mapping_does_not_name_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warn.cache_clear()
+    for _ in range(2):
+        assert begun({"at_most": {"order": 5}, "prefetch": 4}).plant.buckets is None
+    (said,) = caplog.messages
+    assert said == (
+        "queue orders: consumed without at_most, given for 'order' only; name it there too, with "
+        "None if that is meant"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"at_most": {"order": 5, "orders": None}},
+        {"at_most": {"order": 5}, "buffer_time": {"orders": 0.5}},
+        {"at_most": 5},
+        {},
+    ],
+    ids=str,
+)
+def test_a_queue_that_is_named_with_none_or_another_goal_is_not_logged(
+    words: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    begun(words)
+    assert caplog.messages == []

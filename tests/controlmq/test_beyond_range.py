@@ -208,6 +208,13 @@ def test_a_prefetch_put_in_force_by_hand_is_where_the_search_begins() -> None:
     assert plant.prefetches == [16.0] * 10
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_a_prefetch_of_0_by_hand_is_left_with_the_next_sample(law: str) -> None:
+    controller = controller_from(law, model=MODEL)
+    under_way = Sample(1, 1.0, 1.0, 0.0, 30)
+    assert controller(under_way, 400.0) > 0
+
+
 @pytest.mark.parametrize("prefetch", [26.0, 2000.0])
 def test_a_prefetch_put_in_force_by_hand_does_not_stay_where_it_is_of_no_use(
     prefetch: float,

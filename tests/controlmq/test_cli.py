@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from controlmq import ArxModel, Loop, TraceWriter, Tuning
+from controlmq import ArxModel, Loop, Sample, TraceWriter, Tuning
 from controlmq.cli.main import main
+from controlmq.cli.run import _json_line
 from controlmq.controllers import OpenLoop, ramp
+from controlmq.loop import Step
 from simulator import SimulatedConsumer, load_scenario
 
 MODEL = ArxModel(0.02, 78.0, 5.0, 10.0, (1.0, 20.0))
 GALLERY = str(Path(__file__).parents[2] / "examples" / "simulator" / "slow-beside-fast.toml")
 PUBLISHED = ["--a", "0.2631", "--b", "59.73"]
+
+
+AUTOMATIC = """
+name = "automatic"
+sample_interval = 1.0
+publishers = [{name = "all", queue = "work", every = 0.01}]
+queues = [{name = "work"}]
+
+[[consumers]]
+name = "auto"
+queue = "work"
+work = 0.001
+acknowledge = "automatic"
+"""
 
 
 def design(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -288,6 +305,14 @@ class TestSimulate:
         assert least > 0.98 * without_loss
         assert prefetches[0] < 40
 
+    @pytest.mark.parametrize("words", [["--goal", "5"], ["--consumer", "auto", "--at-most", "5"]])
+    def test_a_consumer_without_a_prefetch_takes_no_goals(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str]
+    ) -> None:
+        scenario = tmp_path / "automatic.toml"
+        scenario.write_text(AUTOMATIC)
+        assert "no prefetch to adapt" in refusal(capsys, "simulate", str(scenario), *words)
+
     @pytest.mark.parametrize(
         ("words", "says"),
         [
@@ -472,3 +497,12 @@ def test_a_missing_extra_says_what_to_install(
     monkeypatch.setattr("controlmq.cli.design.model_from", missing)
     assert main(["design", *PUBLISHED]) == 2
     assert "pip install 'controlmq[all]'" in capsys.readouterr().err
+
+
+def test_a_line_of_json_has_all_that_a_sample_measured() -> None:
+    step = Step(Sample(1, 1.0, 1.0, 2.0, 3, gated=0.5, unused=0.25), 4.0, 2.5)
+    line = json.loads(_json_line(step))
+    # The number is there as the sample, the arrivals as a rate.
+    measured = {each.name for each in fields(Sample)} - {"number", "interval", "arrivals"}
+    assert measured <= line.keys()
+    assert (line["gated"], line["unused"]) == (0.5, 0.25)

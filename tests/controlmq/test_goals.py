@@ -56,6 +56,18 @@ def test_a_time_is_a_number_or_words(given: float | str, seconds: float) -> None
             {"at_most": "1e-323/day"},
             "at_most is '1e-323/day'; give at least 1 message in 30 years.",
         ),
+        (
+            {"buffer_time": "1e308 d"},
+            "buffer_time is '1e308 d', which is too large for a number; give less.",
+        ),
+        (
+            {"buffer_time": "1e-320 us"},
+            "buffer_time is '1e-320 us', which is too short to tell from 0; give more.",
+        ),
+        (
+            {"goal": "1e308/us"},
+            "goal is '1e308/us', which is too large for a number; give less.",
+        ),
         ({"goal": 1e-300}, "goal is 1e-300; give at least 1 message in 30 years."),
         (
             {"at_most": "5/fortnight"},

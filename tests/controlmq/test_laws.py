@@ -225,3 +225,24 @@ def test_work_that_is_slower_by_itself_is_not_congestion_for_long() -> None:
         prefetch = min(law(seen, float("nan")), 40.0)
         rates.append(rate)
     assert rates[-1] > 0.9 * 40 / 0.03
+
+
+@pytest.mark.parametrize(
+    "goals",
+    [Goals(), Goals(at_most=5), Goals(buffer_time=0.1), Goals(protect=True)],
+    ids=["least", "at most", "buffer time", "protect"],
+)
+@pytest.mark.parametrize("busy", [0.3, 1.0])
+@pytest.mark.parametrize("before", [0, 1, 20])
+def test_a_prefetch_of_0_by_hand_is_left_with_the_next_sample(
+    goals: Goals, busy: float, before: int
+) -> None:
+    law, plant = Selector(goals, LIMITS), Formulas()
+    prefetch = plant.run(law, 2.0, before)[-1] if before else 2.0
+    for _ in range(3):
+        # Messages that were under way arrive in it all the same.
+        under_way = replace(plant.sample(prefetch), prefetch=0.0, arrivals=50, busy=busy)
+        prefetch = law(under_way, float("nan"))
+        assert prefetch >= LIMITS.low
+    found = plant.run(law, prefetch, 60)[-1]
+    assert found == pytest.approx(plant.run(Selector(goals, LIMITS), 2.0, 60)[-1], rel=0.3)

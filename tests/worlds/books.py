@@ -125,9 +125,10 @@ class Subscription:
         """The user asks for another bound."""
         self.allowed += self.bound * (now - self.since)
         self.since = now
-        if not bound or not self.bound:
-            self.lowest = math.inf  # an unbounded stretch: counted again
-            self.burst = 0.0
+        if bound and not self.bound and self.burst:
+            # It was unbounded for a while, and begins again without a burst.
+            self.burst = self.circumstances.largest_burst(bound)
+            self.lowest = self.received - self.allowed - self.burst
         self.bound = bound
         if bound:
             self.burst = max(self.burst, self.circumstances.largest_burst(bound))
@@ -136,7 +137,9 @@ class Subscription:
         """A message is handed over: in no stretch more than its bound and the burst."""
         self.limit_rate(self.bound, now)
         self.received += 1
-        if self.bound:
+        if not self.bound:
+            self.allowed += 1
+        else:
             beyond = self.received - self.allowed
             self.lowest = min(self.lowest, beyond - 1)
             if beyond - self.lowest > self.burst + BOUND_ROUNDING_MESSAGES:

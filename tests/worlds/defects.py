@@ -359,6 +359,10 @@ def a_new_rate_fills_the_bucket(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Bucket, "change", anew)
 
 
+def a_bound_that_comes_back_has_its_burst(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Bucket, "empty", lambda self, now: None)
+
+
 def the_last_that_came_is_handed_over_first(patch: pytest.MonkeyPatch) -> None:
     take = Gate.take
 
@@ -424,6 +428,7 @@ BOUND_DEFECTS: dict[Defect, str] = {
     tokens_come_too_soon: "messages were handed over beyond",
     the_burst_that_the_user_asked_for_is_ignored: "messages were handed over beyond",
     a_new_rate_fills_the_bucket: "messages were handed over beyond",
+    a_bound_that_comes_back_has_its_burst: "messages were handed over beyond",
     the_last_that_came_is_handed_over_first: "overtook others",
     what_waits_is_forgotten_at_a_stop: "stay unacknowledged after the stop",
     a_frame_for_several_includes_what_waits: "answers for what the user has not got",

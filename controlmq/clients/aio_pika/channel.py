@@ -40,6 +40,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         self.settings = settings
         self.subscriptions: dict[str, Subscription] = {}
         self.controlled = remembered.consumers
+        self._bounds = remembered.bounds
         self.consumers = Receivers(self._came_too_late)
         self._acks = ChannelAcks(remembered.lost_acks)
         self._reading = False
@@ -170,6 +171,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             queue,
             self.settings,
             self._controllers,
+            self._bounds,
             self.runner,
             asked=self._asked_prefetch,
             arguments=arguments,

@@ -12,6 +12,7 @@ from aiormq.exceptions import ChannelInvalidStateError
 
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.handled import GivenAcks, LostAcks
+from controlmq.clients.kept_bounds import KeptBounds
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,11 @@ class Remembered:
 
     ``consumers`` are those of the channel before by their tags: after a lost connection a consumer
     with the same tag goes on with the prefetch and the controller it had. ``lost_acks`` are those
-    of each queue.
+    of each queue, ``bounds`` what bounds the rates.
     """
 
     consumers: dict[str, ControlledConsumer] = field(default_factory=dict)
+    bounds: KeptBounds = field(default_factory=KeptBounds)
     lost_acks: defaultdict[str, LostAcks] = field(default_factory=lambda: defaultdict(dict))
 
 

@@ -14,6 +14,7 @@ from controlmq.clients.celery.split_prefetch import split_prefetch
 from controlmq.clients.channel_runner import Runner
 from controlmq.clients.controlled_consumer import LANES_IN_VAIN, ControlledConsumer
 from controlmq.clients.controllers import Controllers
+from controlmq.clients.kept_bounds import KeptBounds
 from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Buckets
@@ -68,18 +69,19 @@ class AdaptiveWorker:
         self._lanes_in_vain = 0
         """Connections in a row that ended when a queue, whichever, asked for a further lane."""
         self._controllers = Controllers()
+        self._bounds = KeptBounds()
         self._last: dict[str, ControlledConsumer] = {}
         """The consumers before, by their queues."""
         self._not_adapted: set[str] = set()
         """Queues of which it was logged that they are not adapted."""
         self._buckets: Buckets | None = None
-        """Of openings and hand-overs, where one rate is for all queues together."""
+        """Of openings and hand-overs, where one rate is for all queues together, on every
+        connection."""
 
     def connected(self) -> None:
         """A connection begins: Celery starts from its initial prefetch again."""
         self.asked = self.consumer.qos.value
         self.load.forget_all()
-        self._buckets = None
         last = [each.lanes_in_vain for each in self._last.values()]
         self._lanes_in_vain = max(last, default=0)
 
@@ -98,6 +100,7 @@ class AdaptiveWorker:
             queue,
             settings,
             self._controllers,
+            self._bounds,
             runner,
             asked=self._start(runner),
             arguments=arguments,
@@ -105,7 +108,7 @@ class AdaptiveWorker:
             last=self._last.get(queue) if self.moves else None,
         )
         self._share_bucket(consumer)
-        consumer.on_back = self._share_bucket  # each was given a bucket of its own again
+        consumer.on_back = self._share_bucket_again
         if not self.moves:
             # Where acks may not be held, nothing else makes up for a slot too many.
             linger = 0.0 if early_tasks(self.tasks) else LINGER_SECONDS
@@ -169,7 +172,7 @@ class AdaptiveWorker:
             asked = max(asked, self.load.size() * self.consumer.prefetch_multiplier)
         return split_prefetch(asked, [math.inf] * queues)[at]
 
-    def _share_bucket(self, consumer: ControlledConsumer) -> None:
+    def _share_bucket(self, consumer: ControlledConsumer, *, empty: bool = False) -> None:
         """Let one rate that was given for the worker bound all its queues together."""
         rates = [self._given("goal"), self._given("at_most")]
         plant = consumer.plant
@@ -177,7 +180,11 @@ class AdaptiveWorker:
             return
         if self._buckets is None:
             self._buckets = plant.buckets
-        consumer.bound_together(self._buckets)
+        consumer.bound_together(self._buckets, empty=empty)
+
+    def _share_bucket_again(self, consumer: ControlledConsumer) -> None:
+        """The kill switch is off again, and the consumer was given a bucket of its own, empty."""
+        self._share_bucket(consumer, empty=True)
 
     def split_prefetch(self, consumers: list[ControlledConsumer]) -> None:
         """Give each queue its part of the prefetch that Celery asks for.

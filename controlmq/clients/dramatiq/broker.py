@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from inspect import signature
 from typing import Any
 
@@ -12,6 +13,7 @@ from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.dramatiq.consumer import AdaptiveConsumer, PlainConsumer
 from controlmq.clients.dramatiq.threads import WorkerThreads
 from controlmq.clients.handled import LostAcks
+from controlmq.clients.kept_bounds import KeptBounds
 from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.settings import settings_from
 from controlmq.clients.tested_versions import warn_if_untested
@@ -42,6 +44,8 @@ class AdaptiveRabbitmqBroker(RabbitmqBroker):  # type: ignore[misc]
         self.longest_hold = settings_from(**self.window_settings).max_hold
         super().__init__(**kwargs)
         self.adaptive_consumers: dict[str, ControlledConsumer] = {}
+        self.kept_bounds: defaultdict[str, KeptBounds] = defaultdict(KeptBounds)
+        """What bounds the rates, by the queues."""
         self.acks_lock = threading.Lock()
         """For what threads and consumers note of acks."""
         self._lost_acks: dict[str, LostAcks] = {}

@@ -74,6 +74,7 @@ class AdaptiveConsumer(PlainConsumer):  # type: ignore[misc]
         if last is not None:
             prefetch = max(1, math.ceil(last.prefetch))
         wrap(self.channel, handlers=self.threads, **_words(broker.window_settings, last))
+        self.channel.kept_bounds = broker.kept_bounds[queue_name]
         try:
             self.channel.basic_qos(prefetch_count=prefetch)
         except (AMQPConnectionError, AMQPChannelError) as error:

@@ -16,6 +16,7 @@ from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.controllers import Controllers
 from controlmq.clients.handled import ChannelAcks, GivenAcks
 from controlmq.clients.interrupts import held_interrupts
+from controlmq.clients.kept_bounds import KeptBounds
 from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.pika import private
 from controlmq.clients.settings import Settings
@@ -36,6 +37,7 @@ class AdaptivePikaChannel:
     _awaits_log = False
     """Whether ``basic_consume`` waits for the log of a rate that is shared."""
     _acks: ChannelAcks
+    kept_bounds: KeptBounds
     _before: list[ControlledConsumer]
     """Consumers of the channel before this one whose places are not taken yet."""
     _inner: Any
@@ -49,6 +51,7 @@ class AdaptivePikaChannel:
         """Puts a method on the wire."""
         self._settings = settings
         self._controllers = Controllers()
+        self.kept_bounds = KeptBounds(None if before is None else before.kept_bounds)
         self._runner = Runner(adapter)
         self._runner.on_sample = self._turn
         self._runner.after_wake = self._hand_back
@@ -129,6 +132,7 @@ class AdaptivePikaChannel:
             queue,
             settings,
             self._controllers,
+            self.kept_bounds,
             self._runner,
             asked=self._asked_prefetch,
             arguments=subscription["arguments"],

@@ -116,6 +116,20 @@ async def test_what_was_acknowledged_on_a_lost_channel_is_not_handled_again() ->
 
 
 @in_a_loop
+async def test_a_bound_on_the_rate_goes_on_after_every_lost_connection() -> None:
+    handled = Handled()
+    words: dict[str, Any] = {"at_most": "5/minute"}
+    channel = UnconnectedChannel(**words)
+    for body in (b"first", b"second", b"third"):
+        consumer = await channel.consume("a", handled.acknowledge, "mine")
+        channel.deliver(consumer.plant.window.lanes[0].tag, body=body)
+        await settled()
+        await channel.lose()
+        channel = UnconnectedChannel(channel.remembered, **words)
+    assert handled.bodies == [b"first"]
+
+
+@in_a_loop
 async def test_an_ack_that_comes_too_late_for_its_channel_counts() -> None:
     handled = Handled()
     go_on = asyncio.Event()

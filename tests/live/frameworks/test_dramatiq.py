@@ -172,6 +172,29 @@ def test_what_was_handled_is_not_run_again_after_a_lost_connection(
     assert len(mine.seen) <= 200 + 2, "at most what was running came twice"
 
 
+def test_a_bound_on_the_rate_goes_on_after_a_lost_connection(
+    broker: Broker, bench: Callable[..., Bench]
+) -> None:
+    mine = bench(at_most="5/minute", burst=2)
+    actor = mine.actor(mine.see, actor_name="see")
+    for number in range(20):
+        actor.send(number)
+    since = time.monotonic()
+    with mine.worker():
+        wait_until(lambda: len(mine.seen) >= 2, "its burst is handled")
+        names = wait_until(
+            lambda: broker.management.connections_consuming(mine.queue), "the connection is seen"
+        )
+        for name in names:
+            broker.management.close_connection(name)
+        wait_until(
+            lambda: set(broker.management.connections_consuming(mine.queue)) - set(names),
+            "it consumes again",
+        )
+        time.sleep(1)
+    assert len(mine.seen) <= 2 + (time.monotonic() - since) * 5 / 60
+
+
 def test_a_message_with_an_old_id_that_another_consumer_gave_back_is_handled(
     broker: Broker, bench: Callable[..., Bench]
 ) -> None:
