@@ -45,17 +45,30 @@ def identified() -> ArxModel:
 def test_no_model_of_an_identified_set_is_worse_than_stated(
     kind: str, identified: ArxModel
 ) -> None:
-    from controlmq.design.analysis import analyse
     from controlmq.design.robust import LEAST_MODULUS_MARGIN
-    from tests.known.identified import drawn_from, exceeded
+    from tests.known.identified import drawn_from, exceeded, law_run
 
     design = design_controller(identified, kind, robust=True)
     worst, draw = design.worst, random.Random(1)
     assert worst is not None
     assert worst.modulus_margin >= LEAST_MODULUS_MARGIN
     for _ in range(12):
-        found = analyse(design.tuning, drawn_from(identified, draw))
+        found = law_run(design.tuning, drawn_from(identified, draw))
         assert max(exceeded(found, worst).values()) <= 0.05
+
+
+@pytest.mark.parametrize("kind", ["p", "pi", "pid"])
+def test_a_law_that_runs_does_what_its_analysis_says_also_on_another_consumer(kind: str) -> None:
+    from controlmq.design.analysis import analyse
+    from tests.known.identified import law_run
+
+    tuning = design_controller(MODEL, kind, settling_samples=6, overshoot=10).tuning
+    for b in (50.0, 70.0, 90.0):
+        consumer = replace(MODEL, a=0.3, b=b)
+        run, computed = law_run(tuning, consumer), analyse(tuning, consumer)
+        assert (run.stable, run.settling_samples) == (computed.stable, computed.settling_samples)
+        assert run.overshoot == pytest.approx(computed.overshoot, abs=1e-6)
+    assert not law_run(tuning, replace(MODEL, b=20 * MODEL.b)).stable
 
 
 @pytest.mark.parametrize("derivative_filter", [0.5, 0.8, 0.95])
