@@ -41,6 +41,10 @@ SAMPLES, MESSAGES_A_SAMPLE = (30, 60, 200), (15.0, 60.0, 300.0)
 rate is off by chance, and the wider are the intervals of what is identified."""
 
 
+MOST_TIMES_START = 1e6
+"""A rate that grows by more is unstable. P on another consumer than its own rests at another rate,
+but not at so many times the one where it began."""
+
 REST_SAMPLES, STEP_SHARE = 400, 0.01
 """Samples for which a law finds its rest before its goal moves by this share of itself."""
 
@@ -138,7 +142,7 @@ def law_run(tuning: Tuning, consumer: ArxModel) -> Analysis:
         rates.append(rate)
         prefetch = law(sample, goal)
         rate = consumer.next_rate(rate, prefetch)
-        if not 0 < rate < 2 * start:
+        if not 0 < rate < MOST_TIMES_START * start:
             return replace(analysis, stable=False, settling_samples=None, overshoot=math.inf)
     rest = rates[REST_SAMPLES]
     response = [(each - rest) / (STEP_SHARE * start) for each in rates[REST_SAMPLES:]]
@@ -149,7 +153,8 @@ def law_run(tuning: Tuning, consumer: ArxModel) -> Analysis:
     swings = [max(part) - min(part) for part in (early, late)]
     return replace(
         analysis,
-        stable=swings[1] < swings[0],
+        # At the low limit, an unstable loop swings for ever, and no wider.
+        stable=2 * swings[1] < swings[0],
         settling_samples=settled if settled < RESPONSE_SAMPLES else None,
         overshoot=100 * max(0.0, max(response) - final),
     )
