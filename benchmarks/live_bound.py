@@ -18,7 +18,6 @@ ceiling must not make up for that.
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ import controlmq
 from benchmarks.live_consumer import Bed, bed, work
 from benchmarks.live_goals import Stolen
 from benchmarks.measure import at_least, at_most, beside, chosen, verdict
-from controlmq import Step, WorkerPool
+from controlmq import WorkerPool
 from controlmq.consumer.consumer import Consumer
 from tests.testbed.proxy import ROUND_TRIP, Proxy
 from tests.testbed.publishing import Publisher
@@ -104,12 +103,16 @@ class Disturbed:
         self._proxy.set_delay(ROUND_TRIP / 2)
 
 
-def noted(consumer: Consumer, times: list[float]) -> None:
-    """Add the times of a consumer's hand-overs, by the core's clock, to ``times``."""
+def noted(consumer: Consumer, times: list[float], waits: list[float]) -> None:
+    """Add when a consumer hands messages over, by the core's clock, to ``times``.
+
+    And to ``waits`` the seconds for which each was here before.
+    """
     count = consumer.gate.count
 
     def counted(since: float, now: float) -> None:
         times.append(now)
+        waits.append(now - since)
         count(since, now)
 
     consumer.gate.count = counted  # type: ignore[method-assign]
@@ -180,7 +183,7 @@ def bounded(bed: Bed, how: Run) -> dict[str, Any]:
     """Run a consumer, and count what it handed over."""
     starts: list[float] = []
     hand_overs: list[float] = []
-    steps: list[Step] = []
+    waits: list[float] = []
     pool = WorkerPool(how.workers) if how.workers else None
     consumers: list[Consumer] = []
 
@@ -197,10 +200,10 @@ def bounded(bed: Bed, how: Run) -> dict[str, Any]:
             else:
                 pool.submit(handle, channel, method.delivery_tag)
 
-        controlmq.wrap(channel, at_most=RATE, burst=how.burst, handlers=pool, on_step=steps.append)
+        controlmq.wrap(channel, at_most=RATE, burst=how.burst, handlers=pool)
         tag = channel.basic_consume(queue, on_message)
         consumers.append(channel.adaptive_consumers[tag].plant)
-        noted(consumers[0], hand_overs)
+        noted(consumers[0], hand_overs, waits)
 
     runs = on_an_asynchronous_channel if how.asynchronous else on_a_blocking_channel
     stolen = Stolen()
@@ -213,7 +216,7 @@ def bounded(bed: Bed, how: Run) -> dict[str, Any]:
         stolen.note()
         runs(bed.proxy.parameters, how.seconds, program, finish)
         stolen.note()
-    return judged(how, hand_overs, starts, network.stalled_seconds, consumers[0], steps) | {
+    return judged(how, hand_overs, waits, starts, network.stalled_seconds, consumers[0]) | {
         "stolen_percent": stolen.percent()[0]
     }
 
@@ -221,10 +224,10 @@ def bounded(bed: Bed, how: Run) -> dict[str, Any]:
 def judged(
     how: Run,
     hand_overs: Sequence[float],
+    waits: Sequence[float],
     starts: Sequence[float],
     stalled_seconds: float,
     consumer: Consumer,
-    steps: Sequence[Step],
 ) -> dict[str, Any]:
     """What a run handed over, beside what it may and what it must."""
     elapsed = hand_overs[-1] - hand_overs[0]
@@ -232,7 +235,8 @@ def judged(
     bucket = consumer.gate.bucket
     assert bucket is not None
     share = handed_over / (RATE * (elapsed - stalled_seconds))
-    waiting = statistics.fmean(step.sample.gated for step in steps)
+    # Little's law: seconds waited for every second are the mean number that waits.
+    waiting = sum(waits) / elapsed
     most = {f"{each:g}": most_in(hand_overs, each) for each in STRETCHES}
     of_rate = "% of the rate while the network forwards"
     return {

@@ -21,7 +21,10 @@ from controlmq.errors import InputError
 from controlmq.extras import Needs, needs
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from controlmq.design import Design
+    from controlmq.design.robust import Worst
 
 SUMMARY = "compute a controller's gains from a model by pole placement"
 NEEDS: Needs = needs("design")
@@ -57,7 +60,8 @@ def add_options(parser: ArgumentParser) -> None:
     option(parser, "--derivative-filter F", meaning, number, 0.0)
     meaning = "0 to 1: below 1, a step of the goal kicks less"
     option(parser, "--setpoint-weight W", meaning, number, 1.0)
-    meaning = "the fastest poles with a modulus margin of 0.5 for all that the model may be"
+    meaning = "of poles without overshoot the fastest that keep a modulus margin of 0.5 "
+    meaning += "for all that the model may be"
     option(parser, "--robust", meaning)
     meaning = "by which the model's gain may be off (default: its confidence intervals)"
     option(parser, "--factor F", meaning, number)
@@ -110,6 +114,16 @@ def as_data(design: Design) -> dict[str, Any]:
     return content
 
 
+def _add_worst(table: Table, worst: Worst) -> None:
+    if not worst.stable:
+        table.add_row("at worst", "UNSTABLE")
+        return
+    settled = worst.settling_samples
+    table.add_row("at worst settles within", f"{settled} samples" if settled else "not")
+    table.add_row("at worst overshoots", f"{worst.overshoot:.2f} % of a goal step")
+    table.add_row("worst modulus margin", f"{worst.modulus_margin:.2f}")
+
+
 def _show(design: Design, out: str | None) -> None:
     from rich.table import Table
 
@@ -135,12 +149,11 @@ def _show(design: Design, out: str | None) -> None:
         table.add_row("gain margin", f"{analysis.gain_margin:.2f}")
         table.add_row("modulus margin", f"{analysis.modulus_margin:.2f}")
     if design.worst is not None:
-        worst = design.worst
         table.add_section()
-        settled = worst.settling_samples
-        table.add_row("at worst settles within", f"{settled} samples" if settled else "not")
-        table.add_row("at worst overshoots", f"{worst.overshoot:.2f} % of a goal step")
-        table.add_row("worst modulus margin", f"{worst.modulus_margin:.2f}")
+        _add_worst(table, design.worst)
+    elif design.tuning.model.confidence_intervals is not None:
+        table.add_section()
+        table.add_row("worst case", "unknown: the intervals of the model are too wide")
     view = console()
     view.print(table)
     if out:

@@ -33,7 +33,7 @@ class Design:
     """A tuning, the polynomial it was placed for and the analysis of the law as it runs.
 
     ``worst`` is the worst over all models that the consumer may be; None where their set is not
-    known.
+    known, or where its intervals are so wide that some of it is beyond any controller.
     """
 
     tuning: Tuning
@@ -62,8 +62,8 @@ def design_controller(
     ``settling_samples`` with an ``overshoot`` in percent (0 when not given). Without any, the
     published placement is used. An unstable loop is refused unless ``allow_unstable``.
 
-    ``robust`` finds the fastest placement that keeps a modulus margin of 0.5 for every model in
-    the 95 % intervals, or for every gain within ``factor`` of the model's.
+    ``robust`` finds, of placements without overshoot, the fastest that keeps a modulus margin of
+    0.5 for every model in the 95 % intervals, or for every gain within ``factor`` of the model's.
     """
     wanted = wanted_polynomial(kind, poles, polynomial, settling_samples, overshoot)
     if robust:
@@ -81,7 +81,7 @@ def design_controller(
         )
     need("control", "design")
     from controlmq.design.analysis import analyse
-    from controlmq.design.robust import worst_of
+    from controlmq.design.robust import too_wide, worst_of
 
     analysis = analyse(tuning)
     if not allow_unstable and not analysis.stable:
@@ -89,7 +89,8 @@ def design_controller(
             f"with derivative_filter {derivative_filter:g} the loop is unstable, though the "
             "poles asked for are not; filter less, or ask for an unstable design."
         )
-    known = factor is not None or model.confidence_intervals is not None
+    by_intervals = model.confidence_intervals is not None and not too_wide(model)
+    known = factor is not None or by_intervals
     return Design(tuning, wanted, analysis, worst_of(tuning, factor) if known else None)
 
 

@@ -11,7 +11,12 @@ import numpy as np
 from controlmq.checks import finite
 from controlmq.controllers.controller_file import Tuning
 from controlmq.controllers.placement import place, poles_for, polynomial_of
-from controlmq.design.analysis import RESPONSE_SAMPLES, analyse, law_polynomials
+from controlmq.design.analysis import (
+    MARGIN_FREQUENCIES,
+    RESPONSE_SAMPLES,
+    analyse,
+    law_polynomials,
+)
 from controlmq.errors import InputError
 from controlmq.model import ArxModel
 
@@ -21,8 +26,9 @@ LEAST_MODULUS_MARGIN = 0.5
 POINTS_A_SIDE = 9
 """Models on each side of the grid over the set: between its points nothing changes abruptly."""
 
-FREQUENCIES = 500
-"""Points on the upper half of the unit circle at which margins of the set are read off."""
+SEARCHED_FREQUENCIES = 500
+"""Points on the upper half of the unit circle by which placements are ruled out, most of them far
+from what is asked. What is found is checked at as many as an analysis has."""
 
 SETTLING_TRIED = [0.25 * 1.08**k for k in range(96)]
 """Settling times that a robust design is looked for among, in samples: from deadbeat, 0.25, to
@@ -33,13 +39,23 @@ SETTLING_TRIED = [0.25 * 1.08**k for k in range(96)]
 class Worst:
     """The worst that a design does over a set of models.
 
-    ``modulus_margin`` is the least of the set, 0 where a loop is unstable; ``settling_samples``
-    the most, None where a loop does not settle; ``overshoot`` the most, percent of a goal step.
+    ``stable`` says whether every loop of the set is. ``modulus_margin`` is the least of the set, 0
+    where a loop is unstable; ``settling_samples`` the most, None where a loop does not settle;
+    ``overshoot`` the most, percent of a goal step.
     """
 
+    stable: bool
     modulus_margin: float
     settling_samples: int | None
     overshoot: float
+
+
+def too_wide(model: ArxModel) -> bool:
+    """Whether the 95 % intervals hold models that never settle, or that no prefetch moves."""
+    intervals = model.confidence_intervals
+    return intervals is not None and not (
+        intervals.a[0] > -1 and intervals.a[1] < 1 and intervals.b[0] > 0
+    )
 
 
 def model_set(model: ArxModel, factor: float | None = None) -> Iterator[ArxModel]:
@@ -53,17 +69,18 @@ def model_set(model: ArxModel, factor: float | None = None) -> Iterator[ArxModel
         sides = (model.a, model.a), (model.b / factor, model.b * factor)
     elif model.confidence_intervals is not None:
         sides = model.confidence_intervals.a, model.confidence_intervals.b
+        if too_wide(model):
+            raise InputError(
+                f"with 95 % confidence a is {sides[0][0]:g} to {sides[0][1]:g} and b is "
+                f"{sides[1][0]:g} to {sides[1][1]:g}, which no design can be robust against; "
+                "record a longer trace."
+            )
     else:
         raise InputError(
             "the model has no confidence intervals to be robust against; identify it from a "
             "trace, or give a factor by which its gain may be off."
         )
     (low_a, high_a), (low_b, high_b) = sides
-    if not (low_a > -1 and high_a < 1 and low_b > 0):
-        raise InputError(
-            f"with 95 % confidence a is {low_a:g} to {high_a:g} and b is {low_b:g} to {high_b:g}, "
-            "which no design can be robust against; record a longer trace."
-        )
     for a in np.unique(np.linspace(low_a, high_a, POINTS_A_SIDE)):
         for b in np.unique(np.linspace(low_b, high_b, POINTS_A_SIDE)):
             yield replace(model, a=float(a), b=float(b))
@@ -74,6 +91,7 @@ def worst_of(tuning: Tuning, factor: float | None = None) -> Worst:
     found = [analyse(tuning, each) for each in model_set(tuning.model, factor)]
     settled = [each.settling_samples for each in found]
     return Worst(
+        stable=all(each.stable for each in found),
         modulus_margin=min(each.modulus_margin for each in found),
         settling_samples=None if None in settled else max(s for s in settled if s is not None),
         overshoot=max(each.overshoot for each in found),
@@ -83,7 +101,7 @@ def worst_of(tuning: Tuning, factor: float | None = None) -> Worst:
 def robust_polynomial(
     model: ArxModel, kind: str, factor: float | None = None, derivative_filter: float = 0.0
 ) -> tuple[float, ...]:
-    """The fastest placement without overshoot that keeps its modulus margin over the whole set.
+    """Of placements without overshoot the fastest that keeps its modulus margin over the set.
 
     The derivative filter moves the poles from where they are placed, so it is part of each try.
     """
@@ -91,7 +109,10 @@ def robust_polynomial(
     for settling in SETTLING_TRIED:
         polynomial = polynomial_of(poles_for(kind, settling, 0.0))
         tuning = Tuning(kind, place(kind, model, polynomial), model, derivative_filter)
-        if least_margin(tuning, models) >= LEAST_MODULUS_MARGIN:
+        if all(
+            least_margin(tuning, models, frequencies) >= LEAST_MODULUS_MARGIN
+            for frequencies in (SEARCHED_FREQUENCIES, MARGIN_FREQUENCIES)
+        ):
             return polynomial
     raise InputError(
         f"no {kind} keeps a modulus margin of {LEAST_MODULUS_MARGIN:g} for all models that this "
@@ -99,11 +120,11 @@ def robust_polynomial(
     )
 
 
-def least_margin(tuning: Tuning, models: list[ArxModel]) -> float:
+def least_margin(tuning: Tuning, models: list[ArxModel], frequencies: int) -> float:
     """The least modulus margin of a tuning over models; 0 if enough, but a loop is unstable."""
     _, law, denominator = law_polynomials(tuning)
     a, b = np.array([(each.a, each.b) for each in models]).T
-    z = np.exp(1j * np.linspace(1e-6, math.pi, FREQUENCIES))
+    z = np.exp(1j * np.linspace(1e-6, math.pi, frequencies))
     controller = np.polyval(law, z) / np.polyval(denominator, z)
     least = float(np.min(np.abs(1 + controller * b[:, None] / (z - a[:, None]))))
     if least < LEAST_MODULUS_MARGIN:

@@ -10,7 +10,7 @@ from controlmq.experiments.drawing import one_plot, svg
 from controlmq.student import Interval, mean_interval
 from simulator.studies.tournament import METRICS, TABLES, Trial, cost, run_trial
 from simulator.studies.tournament.entries import EXPERIMENT_SAMPLES
-from simulator.studies.tournament.plan import Plan, Row, best_variants, table_of
+from simulator.studies.tournament.plan import HELD_OUT_DRAW, Plan, Row, best_variants, table_of
 from simulator.studies.tournament.plants import DRAWN
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
@@ -52,6 +52,9 @@ VECTOR = (
     "slower asks for as many as possible, and the band there is how far Vector's law gets until "
     "the end."
 )
+
+BY_HAND = "by hand"
+"""How ours were tuned: in trials that nobody counted."""
 
 OURS, THEIRS = "#0072b2", "#999999"
 
@@ -97,7 +100,7 @@ def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
         f"{plan.seeds} seeds each. The formulas of the peers are in "
         "`simulator/studies/tournament/peers.py`. Means over plants with 95 % intervals, each "
         "plant the mean of its seeds; less is better.",
-        _tuning(plan),
+        tuning(plan),
         "This page is made by:",
         f"    controlmq tournament --plants {plan.held_out} --tuning {plan.tuning} "
         f"--seeds {plan.seeds} --messages {plan.messages:g} --draw {plan.draw} --out tournament/",
@@ -111,19 +114,25 @@ def _page(tables: Mapping[str, Sequence[Row]], plan: Plan) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _tuning(plan: Plan) -> str:
+def tuning(plan: Plan) -> str:
     """What each law knows of the plants, and by how many trials it was tuned."""
+    new = (
+        "that was new when this page was made: no law had been tried on them. If you change a "
+        "law, choose another seed (`--draw`) for the next page."
+        if plan.draw == HELD_OUT_DRAW
+        else "that was asked for; whether a law had been tried on them is not known here."
+    )
     return (
         "Peers run as they come and, where they have something to tune, also as the best of a few "
         f"variants on {plan.tuning} other plants. The column *tuning trials* has the number of "
-        "runs that this took: each variant once on each of those plants. Ours had none: they run "
-        "with the constants of their files, the same in every table. The named plants were at hand "
-        "when ours were designed, so the drawn ones decide who wins. They are those of a seed that "
-        f"was new when this page was made, {plan.draw}: no law had been tried on them. If you "
-        "change a law, choose another seed (`--draw`) for the next page. Laws on a model (P, PI "
-        "and PID, published or deadbeat, and whatever has `scale 1`) get one of each plant, from "
-        f"an experiment of {EXPERIMENT_SAMPLES} samples in its first phase. The others know "
-        "nothing of the plant."
+        "runs that this took: each variant once on each of those plants. Ours were tuned by hand "
+        "while they were developed, on other plants and in trials that nobody counted; the peers "
+        "had no more than the runs stated. Since then ours run with the constants of their files, "
+        "the same in every table. The named plants were at hand when ours were designed, so the "
+        f"drawn ones decide who wins. They are those of the seed {plan.draw}, {new} Laws on a "
+        "model (P, PI and PID, published or deadbeat, and whatever has `scale 1`) get one of each "
+        f"plant, from an experiment of {EXPERIMENT_SAMPLES} samples in its first phase. The others "
+        "know nothing of the plant."
     )
 
 
@@ -221,7 +230,7 @@ def _table(table: str, rows: Sequence[Row], plan: Plan) -> str:
     for row in rows:
         name = f"**{_name(row)}**" if row.entry.ours else _name(row)
         cells = " | ".join(_cell(row.means[metric]) for metric in metrics)
-        tuned = plan.tuned_with(row.entry)
+        tuned = BY_HAND if row.entry.ours else plan.tuned_with(row.entry)
         lines.append(f"| {name} | {row.entry.source} | {cells} | {tuned} |")
     return "\n".join(lines)
 

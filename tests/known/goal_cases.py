@@ -380,13 +380,42 @@ class Untracked:
 class Day:
     """A simulated day at 100/s at most and 0.5 s in the buffer, while the work changes.
 
-    Overshoots are percent above the ceiling, and above the time in the buffer, of the worst
-    sample.
+    Overshoots are percent of the worst sample: above the ceiling, which the bucket keeps whatever
+    laws do; above the time in the buffer; and of the prefetch, as :func:`wound_up` has it.
+    ``prefetch_settles_after`` is the number of samples until the prefetch has settled after a
+    change of hands, of the slowest one.
     """
 
     rate_overshoot: float
     time_overshoot: float
+    prefetch_overshoot: float
+    prefetch_settles_after: int
     laws_in_force: set[str]
+
+
+NEAR_SHARE = 0.1
+"""A prefetch has settled once it stays within this share of what it settles at."""
+
+MOST_SETTLING_SAMPLES = COUNTED_PHASE_SAMPLES // 2
+"""After a change of hands: the second half of a phase counts as settled everywhere here, and no
+phase is shorter."""
+
+
+def wound_up(prefetches: Sequence[float]) -> float:
+    """Percent by which a prefetch goes beyond where it was before a change and where it settles.
+
+    They are those of one phase: the first is still the one before the change, and the mean of the
+    second half is where it settles.
+    """
+    settled = statistics.fmean(prefetches[len(prefetches) // 2 :])
+    return 100 * (max(prefetches) / max(prefetches[0], settled) - 1)
+
+
+def settles_after(prefetches: Sequence[float]) -> int:
+    """Samples after which the prefetch stays near what it settles at."""
+    settled = statistics.fmean(prefetches[len(prefetches) // 2 :])
+    off = [k for k, each in enumerate(prefetches) if abs(each / settled - 1) > NEAR_SHARE]
+    return off[-1] + 1 if off else 0
 
 
 def day(hours: int, tracking: bool = True, seed: int = 1, samples: int = 3600) -> Day:
@@ -403,10 +432,15 @@ def day(hours: int, tracking: bool = True, seed: int = 1, samples: int = 3600) -
     consumer.pace(*selector.goals.pace(controlled=False))
     loop = Loop(consumer, law, None)
     rates, times, in_force = [0.0], [0.0], set()
-    for each in work:
+    beyond, settled_after = [0.0], [0]
+    for number, each in enumerate(work):
         consumer.set_service_time(each)
         seen = [loop.step().sample for _ in range(samples)]
         in_force.add(selector.in_force)
         rates += [100 * (sample.rate / at_most - 1) for sample in seen]
         times += [100 * (sample.buffer_time / buffer_time - 1) for sample in seen]
-    return Day(max(rates), max(times), in_force)
+        if number > 0:  # at first the laws begin, and nothing changes hands
+            prefetches = [sample.prefetch for sample in seen]
+            beyond.append(wound_up(prefetches))
+            settled_after.append(settles_after(prefetches))
+    return Day(max(rates), max(times), max(beyond), max(settled_after), in_force)

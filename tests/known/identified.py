@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controlmq.controllers import OpenLoop, random_levels
-from controlmq.design.analysis import Analysis
+from controlmq.controllers import Limits, OpenLoop, build, random_levels
+from controlmq.controllers.controller_file import Tuning
+from controlmq.design.analysis import RESPONSE_SAMPLES, Analysis, analyse
 from controlmq.design.robust import Worst
-from controlmq.loop import Loop, Transition
+from controlmq.loop import Loop, Sample, Transition
 from controlmq.model import ArxModel
 from identification.fit import Fit, fit_groups
 from identification.statistics import (
@@ -39,6 +40,13 @@ SAMPLES, MESSAGES_A_SAMPLE = (30, 60, 200), (15.0, 60.0, 300.0)
 """Lengths of traces, and messages of a sample where all handlers are busy: the fewer, the more a
 rate is off by chance, and the wider are the intervals of what is identified."""
 
+
+MOST_TIMES_START = 1e6
+"""A rate that grows by more is unstable. P on another consumer than its own rests at another rate,
+but not at so many times the one where it began."""
+
+REST_SAMPLES, STEP_SHARE = 400, 0.01
+"""Samples for which a law finds its rest before its goal moves by this share of itself."""
 
 LEAST_OVERSHOOT_PERCENT = 1.0
 """Of a step. A smaller stated overshoot counts as this one where shares of it are judged."""
@@ -112,6 +120,44 @@ def drawn_from(model: ArxModel, draw: random.Random) -> ArxModel:
     intervals = model.confidence_intervals
     assert intervals is not None
     return replace(model, a=draw.uniform(*intervals.a), b=draw.uniform(*intervals.b))
+
+
+def law_run(tuning: Tuning, consumer: ArxModel) -> Analysis:
+    """The analysis on a consumer, with stability, settling and overshoot from running the law.
+
+    The law itself moves the prefetch, and the equation of the consumer says what rate follows. A
+    constant of the equation only shifts where that happens, so it is 0 here.
+    """
+    analysis = analyse(tuning, consumer)
+    consumer = replace(consumer, c=0.0)
+    law = build(replace(tuning, model=replace(tuning.model, c=0.0)), Limits(0.0, 1e9))
+    goal = start = 1000 * consumer.gain
+    rate, prefetch = start, consumer.prefetch_for(start)
+    rates = []
+    for number in range(REST_SAMPLES + RESPONSE_SAMPLES):
+        # Rates are real numbers here: an interval that makes arrivals / interval exact.
+        sample = Sample(number, float(number), 1000 / rate, prefetch, 1000)
+        if number == REST_SAMPLES:
+            goal = (1 + STEP_SHARE) * start
+        rates.append(rate)
+        prefetch = law(sample, goal)
+        rate = consumer.next_rate(rate, prefetch)
+        if not 0 < rate < MOST_TIMES_START * start:
+            return replace(analysis, stable=False, settling_samples=None, overshoot=math.inf)
+    rest = rates[REST_SAMPLES]
+    response = [(each - rest) / (STEP_SHARE * start) for each in rates[REST_SAMPLES:]]
+    final = 1.0 if tuning.gains.ki else response[-1]
+    off = [k for k, each in enumerate(response) if abs(each - final) > 0.02 * abs(final)]
+    settled = off[-1] + 1 if off else 0
+    early, late = response[: RESPONSE_SAMPLES // 2], response[RESPONSE_SAMPLES // 2 :]
+    swings = [max(part) - min(part) for part in (early, late)]
+    return replace(
+        analysis,
+        # At the low limit, an unstable loop swings for ever, and no wider.
+        stable=2 * swings[1] < swings[0],
+        settling_samples=settled if settled < RESPONSE_SAMPLES else None,
+        overshoot=100 * max(0.0, max(response) - final),
+    )
 
 
 def exceeded(found: Analysis, stated: Worst) -> dict[str, float]:

@@ -18,6 +18,7 @@ from simulator.studies.tournament import peers
 from simulator.studies.tournament.plants import Phase, TrialConsumer, drawn, with_rates
 from tests.known.goal_cases import (
     LIMITS,
+    MOST_SETTLING_SAMPLES,
     PUBLISHED_WORK,
     SLOW_WORK,
     PhaseFound,
@@ -179,14 +180,17 @@ def test_protection_keeps_the_throughput_of_the_best_fixed_concurrency() -> None
 def test_goals_take_turns_without_winding_up(samples: int) -> None:
     found = day(4, samples=samples)
     assert found.laws_in_force == {"least", "buffer_time"}
-    assert found.rate_overshoot < 5
     assert found.time_overshoot < 5
+    assert found.prefetch_overshoot < 5
+    assert found.prefetch_settles_after <= MOST_SETTLING_SAMPLES
 
 
 @pytest.mark.parametrize("samples", [600, pytest.param(3600, marks=pytest.mark.slow)])
 def test_without_tracking_they_wind_up(samples: int) -> None:
     found = day(4, tracking=False, samples=samples)
-    assert max(found.rate_overshoot, found.time_overshoot) > 5
+    assert found.time_overshoot > 5
+    assert found.prefetch_overshoot > 5
+    assert found.prefetch_settles_after > MOST_SETTLING_SAMPLES
 
 
 @pytest.mark.parametrize("distribution", ["deterministic", "exponential"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from controlmq.cli.main import main
-from controlmq.experiments.tournament import NOTES, verdict
+from controlmq.experiments.tournament import NOTES, tuning, verdict
 from controlmq.loop import Controller, Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, peers, run_trial
-from simulator.studies.tournament.plan import NAMED, Plan, best_variants, table_of
+from simulator.studies.tournament.plan import HELD_OUT_DRAW, NAMED, Plan, best_variants, table_of
 from simulator.studies.tournament.plants import DRAWN, Phase, TrialConsumer, named_ceilings
 from simulator.studies.tournament.trials import judge, mean_at_least
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
@@ -132,6 +133,20 @@ def test_the_plan_knows_by_how_many_trials_a_law_is_tuned() -> None:
             entry.name: trials.count(entry.name) for entry in entries
         }
         assert not any(plan.tuned_with(entry) for entry in entries if entry.ours)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_plants_of_the_page_are_those_that_are_played_without_a_seed() -> None:
+    page = (ROOT / "docs/tournament.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"controlmq tournament --plants .*", page)
+    assert f"--draw {HELD_OUT_DRAW} " in command
+
+
+def test_only_the_plants_of_the_page_are_said_to_be_new_to_all_laws() -> None:
+    assert "no law had been tried on them" in tuning(Plan())
+    assert "is not known" in tuning(Plan(draw=HELD_OUT_DRAW + 1))
 
 
 def sample(

@@ -220,6 +220,7 @@ class Adapter(Books):
         for tag, (_, subscription) in list(self.gated.items()):
             if not subscription.lanes:
                 del self.gated[tag]
+                subscription.wait(world.now, -1)
                 self.late.add(tag)
                 subscription.asked -= 1
 

@@ -58,6 +58,9 @@ class Subscription:
         "since",
         "spacing",
         "target",
+        "waited",
+        "waiting",
+        "waiting_since",
         "window",
     )
 
@@ -104,6 +107,17 @@ class Subscription:
         """Messages that the bound has allowed up to ``since``."""
         self.lowest = math.inf
         """The fewest messages handed over beyond what was allowed, at any time so far."""
+        self.waiting = 0
+        """Messages that wait for the bucket since ``waiting_since``."""
+        self.waiting_since = 0.0
+        self.waited = 0.0
+        """Seconds that all messages together have waited for the bucket up to then."""
+
+    def wait(self, now: float, more: int = 0) -> None:
+        """From now on so many more messages wait for the bucket, or fewer."""
+        self.waited += self.waiting * (now - self.waiting_since)
+        self.waiting_since = now
+        self.waiting += more
 
     def aim(self, target: float) -> None:
         """The user asks for another prefetch; a handler may wait for more messages than that."""

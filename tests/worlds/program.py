@@ -61,6 +61,7 @@ class Program(Adapter):
             core.first_message(lane, tag, {"x-stream-offset": 0} if stream else {})
         if consumer.gate.bucket is not None or consumer.gate.waiting:
             self.gated[tag] = lane, subscription
+            subscription.wait(now, 1)
             core.arrived(lane, tag, now, delivery)
             self.hand_over_due()
             return
@@ -87,6 +88,7 @@ class Program(Adapter):
                 ):
                     raise Violation(f"message {tag} overtook others")
                 entry = self.gated.pop(tag)
+                subscription.wait(world.now, -1)
                 for books in (self.unanswered, self.unacked):
                     overtaken = bool(books) and next(reversed(books)) > tag
                     books[tag] = entry

@@ -43,6 +43,21 @@ def test_a_bound_below_capacity_is_reached_and_few_messages_wait(
     assert waited <= 2
 
 
+@pytest.mark.parametrize("handlers", [0, 4])
+def test_a_sample_says_how_many_messages_waited_for_the_bucket(handlers: int) -> None:
+    """Beside the program's own books: those that are here and that the user has not got."""
+    demand = SteadyDemand(0, 150.0, handlers=handlers)
+    demand.run(2.0)
+    subscription, world = demand.subscription, demand.world
+    subscription.sensors.close(world.now, 1.0)
+    before, since = subscription.waited, world.now
+    demand.world.advance(until=since + 10.0)
+    subscription.wait(world.now)
+    waited = (subscription.waited - before) / (world.now - since)
+    assert waited > 0.1
+    assert subscription.sensors.close(world.now, 1.0).gated == pytest.approx(waited, rel=1e-6)
+
+
 LAW_SEEDS = {
     15: "burst 1, late timers",
     83: "burst 1.6, handlers that work for long",

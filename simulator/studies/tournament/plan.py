@@ -24,7 +24,7 @@ from simulator.studies.tournament.trials import METRICS, Trial, cost
 TUNING_DRAW = 1
 """Seed of the plants that light tuning sees."""
 
-HELD_OUT_DRAW = 8317
+HELD_OUT_DRAW = 27182
 """Seed of the plants to judge on. No law was tried on them before docs/tournament.md was made.
 
 After a change of a law they are new to it no more: take another seed, and make the page again.
@@ -67,7 +67,7 @@ class Plan:
         return with_times(plants) if table == "buffer_time" else plants
 
     def tuned_with(self, entry: Entry) -> int:
-        """The number of trials by which a law is tuned: 0 where there is nothing to choose."""
+        """The number of trials by which a peer is tuned: 0 where there is nothing to choose."""
         return len(entry.variants) * self.tuning if len(entry.variants) > 1 else 0
 
     def tuning_trials(self, table: str) -> Iterator[Trial]:
