@@ -29,9 +29,9 @@ log = logging.getLogger("controlmq")
 
 clock = time.monotonic
 
-Known = Callable[[Any, Any], bool]
-"""Called with a delivery and its properties: whether the message was handled before. It is
-acknowledged then."""
+Known = Callable[[Any, Any, bytes], bool]
+"""Called with a delivery, its properties and its body: whether the message was handled before. Then
+it is acknowledged."""
 
 ACKS_WAIT_SECONDS = 0.0005
 """Seconds. Acks of one dispatch cycle wait this long for each other, to go as one frame."""
@@ -122,7 +122,7 @@ class Runner:
                 if (
                     known is None
                     or (properties.message_id is None and not properties.headers)
-                    or not known(method, properties)
+                    or not known(method, properties, body)
                 ):
                     deliver(channel, method, properties, body)
             except BaseException:
@@ -133,7 +133,7 @@ class Runner:
             return None
 
         def deliver_new(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            if known is None or not known(method, properties):
+            if known is None or not known(method, properties, body):
                 deliver(channel, method, properties, body)
 
         return receive
@@ -183,10 +183,7 @@ class Runner:
             self._set_timer(now)
 
     def acknowledge_together(self, tags: deque[int]) -> None:
-        """The user acknowledged these, which are taken out, each by itself and all at this moment.
-
-        Other threads may add to them meanwhile.
-        """
+        """The user acknowledged these, each by itself and all now. They are taken out."""
         now = clock()
         while tags:
             self.core.acknowledged(tags.popleft(), False, now)

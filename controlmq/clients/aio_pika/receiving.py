@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from aio_pika.queue import QueueIterator
 from aiormq.exceptions import ChannelInvalidStateError
 
 from controlmq.clients.controlled_consumer import ControlledConsumer
-from controlmq.clients.handled import GivenAcks, LostAcks
+from controlmq.clients.handled import LostAcks
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,6 @@ class Subscription:
     callback: Callable[..., Any]
     exclusive: bool
     arguments: Any
-    given_acks: GivenAcks
 
     def take_waiting(self, channel: Any) -> list[Any]:
         """Take out what ``channel`` brought and waits in an iterator of aio-pika."""
@@ -43,12 +41,11 @@ class Remembered:
     """What outlives a channel that is lost, for the one that takes its place.
 
     ``consumers`` are those of the channel before by their tags: after a lost connection a consumer
-    with the same tag goes on with the prefetch and the controller it had. ``lost_acks`` are those
-    of each queue.
+    with the same tag goes on with the prefetch and the controller it had.
     """
 
     consumers: dict[str, ControlledConsumer] = field(default_factory=dict)
-    lost_acks: defaultdict[str, LostAcks] = field(default_factory=lambda: defaultdict(dict))
+    lost_acks: LostAcks = field(default_factory=dict)
 
 
 class Receivers(dict[str, Callable[..., Any]]):

@@ -326,7 +326,7 @@ class Failures:
 
 def _identity(job: Job) -> Hashable:
     """What tells a message apart from others that fail: its id or, where it has none, its body."""
-    return key_of(job.properties) or hashlib.blake2b(job.body, digest_size=16).digest()
+    return key_of(job.properties, job.body) or hashlib.blake2b(job.body, digest_size=16).digest()
 
 
 def _said(job: Job) -> str:
