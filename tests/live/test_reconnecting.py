@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ import pika.exceptions
 import pytest
 from pika.adapters.asyncio_connection import AsyncioConnection
 
+from controlmq.clients.backoff import Backoff
 from controlmq.clients.pika.service import Service
 from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.stopping import Stop
@@ -203,6 +205,67 @@ def test_a_service_handles_nothing_again_that_it_had_handled(
             stop.ask()
             thread.join()
     assert sorted(handled) == list(range(COUNT))
+    assert_empty(broker, queue_name)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize(
+    "outlasts_seconds", [0.2, 2.0], ids=["until the pause", "until the next connection"]
+)
+def test_a_handler_that_outlasts_its_connection_is_not_called_again(
+    broker: Broker, queue_name: str, workers: int, outlasts_seconds: float
+) -> None:
+    fill(broker.parameters, queue_name, 2 * workers + 8, make=plain_message)
+    handled: list[int] = []
+    stop = Stop()
+
+    with broker.proxied() as proxy:
+        all_at_work = threading.Barrier(workers, proxy.cut)
+
+        def handle(body: bytes, properties: Any) -> None:
+            handled.append(int(body))
+            if handled.count(int(body)) == 1 and int(body) < workers:
+                all_at_work.wait(10)
+                time.sleep(outlasts_seconds)
+
+        url = proxied(broker.url, proxy)
+        service = Service([url], queue_name, handle, stop=stop, workers=workers, prefetch=workers)
+        service._pause = Backoff(1.0, 1.0)
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        try:
+            broker.management.wait_for_queue(
+                queue_name,
+                lambda view: view.messages_ready == view.messages_unacknowledged == 0,
+                "all are handled",
+            )
+        finally:
+            stop.ask()
+            thread.join()
+    assert sorted(handled) == list(range(2 * workers + 8))
+    assert not service._dispatcher._abandoned
+
+
+def test_a_handler_that_fails_after_its_connection_is_called_again(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 1, make=plain_message)
+    handled: list[int] = []
+    stop = Stop()
+
+    with broker.proxied() as proxy:
+
+        def handle(body: bytes, properties: Any) -> None:
+            handled.append(int(body))
+            if len(handled) == 1:
+                proxy.cut()
+                time.sleep(1.0)
+                raise ValueError("it was for nothing")
+            stop.ask()
+
+        url = proxied(broker.url, proxy)
+        Service([url], queue_name, handle, stop=stop, on_error="requeue", prefetch=1).run()
+    assert handled == [0, 0]
     assert_empty(broker, queue_name)
 
 
