@@ -298,6 +298,15 @@ class Runner:
         """Whether this is the tag of a lane that was opened here."""
         return tag in self._lanes
 
+    def cancel_confirmed(self, tag: str) -> None:
+        """The broker sends nothing more to a lane: forget it, if it has nothing out either.
+
+        One that has is forgotten later, when another is opened.
+        """
+        lane = self._lanes.get(tag)
+        if lane is not None and lane.received == lane.answered:
+            del self._lanes[tag]
+
     def cancel(self, *consumers: Consumer) -> None:
         """Cancel these consumers, then send their held acks."""
         with held_interrupts():

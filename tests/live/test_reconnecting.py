@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +18,9 @@ import pytest
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 from controlmq.clients.backoff import Backoff
+from controlmq.clients.channel_runner import clock
 from controlmq.clients.pika.service import Service
-from controlmq.clients.pika.wrap import wrap
+from controlmq.clients.pika.wrap import unwrap, wrap
 from controlmq.clients.stopping import Stop
 from controlmq.controllers import Limits
 from controlmq.errors import InputError
@@ -316,3 +319,105 @@ def test_what_is_no_wrapped_channel_is_refused(broker: Broker) -> None:
         with pytest.raises(InputError, match="cannot go on from a BlockingChannel"):
             wrap(first, go_on_from=second)
         assert type(first) is type(second)
+
+
+def test_a_channel_that_is_open_and_consumes_is_not_gone_on_from(
+    broker: Broker, queue_name: str
+) -> None:
+    with connected(broker.parameters) as connection:
+        first = wrap(connection.channel(), **HOLDING)
+        first.basic_consume(queue_name, print)
+        with pytest.raises(InputError, match="open and consumes"):
+            wrap(connection.channel(), go_on_from=first)
+        first.stop_consuming()
+        wrap(connection.channel(), go_on_from=first)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_an_unwrapped_channel_has_nothing_to_go_on_from(
+    broker: Broker, queue_name: str, lanes: int
+) -> None:
+    with connected(broker.parameters) as connection:
+        first = wrap(connection.channel(), prefetch=2, window="lanes")
+        tag = first.basic_consume(queue_name, print)
+        if lanes > 1:
+            consumer = first.adaptive_consumers[tag]
+            consumer.prefetch = 8
+            wait_until(
+                lambda: (
+                    connection.process_data_events(0.05)
+                    or len(consumer.plant.window.subscribed) == lanes
+                ),
+                "it has lanes",
+            )
+        unwrap(first)
+        first.close()
+        again = wrap(connection.channel(), go_on_from=first, prefetch=3, goal=100)
+        tag = again.basic_consume(queue_name, print)
+        assert again.adaptive_consumers[tag].prefetch == 3
+        assert again.adaptive_consumers[tag].adapts
+
+
+def acknowledge(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+    channel.basic_ack(method.delivery_tag)
+
+
+def test_channels_before_the_last_are_forgotten(broker: Broker, queue_name: str) -> None:
+    channels: list[weakref.ref[Any]] = []
+    channel = None
+    for _ in range(5):
+        with connected(broker.parameters) as connection:
+            channel = wrap(connection.channel(), go_on_from=channel, **HOLDING)
+            channels.append(weakref.ref(channel))
+            mine = channel.queue_declare("", exclusive=True).method.queue
+            channel.basic_publish("", mine, b"1", pika.BasicProperties(message_id="m1"))
+            channel.basic_publish("", queue_name, b"1", pika.BasicProperties(message_id="m1"))
+            for queue in (mine, queue_name):
+                channel.basic_consume(queue, acknowledge)
+            connection.process_data_events(0.2)
+            # As when the connection is lost: nothing is known to have arrived.
+            channel._acks.end(clock(), have_arrived=False)
+    assert channel is not None
+    del connection
+    gc.collect()
+    alive = [each() for each in channels]
+    assert alive[:-1] == [None] * 4
+    assert channel._before == []
+    assert [key[0] for key in channel._acks.lost] == [queue_name]  # type: ignore[index]
+
+
+def test_a_channel_that_subscribes_again_and_again_does_not_grow(
+    broker: Broker, connection: Any, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 10, make=plain_message)
+    channel = wrap(connection.channel(), **HOLDING)
+
+    def entries() -> int:
+        books = (vars(channel), vars(channel._acks), vars(channel._runner))
+        return sum(len(each) for own in books for each in own.values() if type(each) is dict)
+
+    sizes = []
+    for _ in range(20):
+        for method, _properties, _body in channel.consume(queue_name, inactivity_timeout=0.02):
+            if method is None:
+                break
+            channel.basic_ack(method.delivery_tag)
+        channel.cancel()
+        sizes.append(entries())
+    assert sizes[-1] == sizes[1]
+
+
+def test_a_subscription_that_was_interrupted_leaves_nothing_behind(
+    broker: Broker, connection: Any, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_queue: str) -> None:
+        raise KeyboardInterrupt
+
+    channel = wrap(connection.channel(), **HOLDING)
+    monkeypatch.setattr(channel, "_known_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        channel.basic_consume(queue_name, acknowledge)
+    monkeypatch.undo()
+    assert channel._consumers_by_tag == {}
+    channel.basic_consume(queue_name, acknowledge)
+    channel.close()

@@ -231,6 +231,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         await super().basic_qos(prefetch_count=self._asked_prefetch)
         for lane in lanes:
             self.consumers.pop(lane.tag, None)
+            self.runner.cancel_confirmed(lane.tag)
         self.consumers.pop(consumer_tag, None)
         return None if nowait else spec.Basic.CancelOk(consumer_tag)
 
