@@ -8,7 +8,7 @@ import gc
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +28,9 @@ from controlmq.loop import Sample
 from tests.conformance.drivers import plain_message
 from tests.live.handled import assert_empty
 from tests.testbed import Broker, wait_until
+from tests.testbed.management import DEADLINE
 from tests.testbed.proxy import Proxy, proxied
-from tests.testbed.publishing import connected, fill
+from tests.testbed.publishing import connected, fill, message_body
 
 COUNT, CUT_AFTER = 60, 25
 HOLDING: dict[str, Any] = {"prefetch": 3, "window": "single", "limits": Limits(1, 20)}
@@ -103,6 +104,7 @@ class Program:
         self.channels: list[Any] = []
         self._consume, self._proxy, self._queue = consume, proxy, queue
         self._settings = settings
+        self._deadline = time.monotonic() + DEADLINE
         self.goes_on = True
 
     def subscribe(self, channel: Any) -> None:
@@ -126,6 +128,7 @@ class Program:
         raise AssertionError("the connection was lost more than once")
 
     def _over(self) -> bool:
+        assert time.monotonic() < self._deadline, "some are handled by nobody"
         return len(set(self.handled)) == COUNT
 
 
@@ -159,6 +162,38 @@ def test_messages_without_an_id_are_handled_again(broker: Broker, queue_name: st
         program.run()
     assert len(program.handled) > COUNT
     assert program.channels[-1]._acks.out == {}
+
+
+def test_parts_with_the_id_of_their_whole_are_all_handled(broker: Broker, queue_name: str) -> None:
+    def part(number: int) -> tuple[bytes, Any]:
+        return message_body(number), pika.BasicProperties(message_id="job-42")
+
+    fill(broker.parameters, queue_name, COUNT, make=part)
+    with broker.proxied() as proxy:
+        program = Program(blocking, proxy, queue_name, **HOLDING)
+        program.run()
+    assert sorted(program.handled) == list(range(COUNT))
+    assert_empty(broker, queue_name)
+
+
+def test_acks_that_other_threads_leave_meanwhile_wait_for_the_next_time(
+    broker: Broker, connection: Any, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker.parameters, queue_name, 2, make=plain_message)
+    channel = wrap(connection.channel(), prefetch=2)
+    tags: list[int] = []
+    channel.basic_consume(queue_name, lambda _c, method, *_: tags.append(method.delivery_tag))
+    wait_until(lambda: connection.process_data_events(0.1) or len(tags) == 2, "both are here")
+    left, acknowledged = deque(tags[:1]), channel._acks.acknowledged
+
+    def another_thread_too(*given: Any) -> None:
+        acknowledged(*given)
+        left.append(tags[1])
+
+    monkeypatch.setattr(channel._acks, "acknowledged", another_thread_too)
+    channel.acknowledge_together(left)
+    assert list(left) == tags[1:]
+    assert list(channel._acks.out) == tags[1:]
 
 
 def test_a_message_that_was_given_back_is_handled_again(broker: Broker, queue_name: str) -> None:
