@@ -145,6 +145,35 @@ def test_what_was_handled_on_a_lost_connection_is_not_handled_again(
     assert_empty(broker, queue_name)
 
 
+def test_an_ack_that_is_tried_while_its_channel_closes_counts(
+    broker: Broker, queue_name: str
+) -> None:
+    fill(broker.parameters, queue_name, 2, make=plain_message)
+    handled: list[int] = []
+    channels: list[Any] = []
+
+    def subscribe(channel: Any) -> None:
+        wrap(channel, go_on_from=channels[-1] if channels else None, **HOLDING)
+        channels.append(channel)
+        channel.basic_consume(queue_name, on_message)
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        handled.append(int(body))
+        if len(channels) == 1:
+            channel.add_on_close_callback(
+                lambda closed, _: closed.connection.channel(on_open_callback=subscribe)
+            )
+            channel.close()
+            with pytest.raises(pika.exceptions.ChannelWrongStateError):
+                channel.basic_ack(method.delivery_tag)
+        else:
+            channel.basic_ack(method.delivery_tag)
+
+    select(broker.parameters, subscribe, lambda: 1 in handled)
+    assert handled == [0, 1]
+    assert_empty(broker, queue_name)
+
+
 def test_without_going_on_what_was_held_is_handled_again(broker: Broker, queue_name: str) -> None:
     """Else the test above would prove nothing."""
     fill(broker.parameters, queue_name, COUNT, make=plain_message)
