@@ -29,9 +29,9 @@ log = logging.getLogger("controlmq")
 
 clock = time.monotonic
 
-Known = Callable[[Any, Any], bool]
-"""Called with a delivery and its properties: whether the message was handled before. It is
-acknowledged then."""
+Known = Callable[[Any, Any, bytes], bool]
+"""Called with a delivery, its properties and its body: whether the message was handled before. Then
+it is acknowledged."""
 
 ACKS_WAIT_SECONDS = 0.0005
 """Seconds. Acks of one dispatch cycle wait this long for each other, to go as one frame."""
@@ -122,7 +122,7 @@ class Runner:
                 if (
                     known is None
                     or (properties.message_id is None and not properties.headers)
-                    or not known(method, properties)
+                    or not known(method, properties, body)
                 ):
                     deliver(channel, method, properties, body)
             except BaseException:
@@ -136,7 +136,7 @@ class Runner:
             if (
                 known is None
                 or (properties.message_id is None and not properties.headers)
-                or not known(method, properties)
+                or not known(method, properties, body)
             ):
                 deliver(channel, method, properties, body)
 
@@ -187,10 +187,7 @@ class Runner:
             self._set_timer(now)
 
     def acknowledge_together(self, tags: deque[int]) -> None:
-        """The user acknowledged these, which are taken out, each by itself and all at this moment.
-
-        Other threads may add to them meanwhile.
-        """
+        """The user acknowledged these, each by itself and all now. They are taken out."""
         now = clock()
         while tags:
             self.core.acknowledged(tags.popleft(), False, now)
@@ -304,6 +301,15 @@ class Runner:
     def has_lane(self, tag: str) -> bool:
         """Whether this is the tag of a lane that was opened here."""
         return tag in self._lanes
+
+    def cancel_confirmed(self, tag: str) -> None:
+        """The broker sends nothing more to a lane: forget it, if it has nothing out either.
+
+        One that has is forgotten later, when another is opened.
+        """
+        lane = self._lanes.get(tag)
+        if lane is not None and lane.received == lane.answered:
+            del self._lanes[tag]
 
     def cancel(self, *consumers: Consumer) -> None:
         """Cancel these consumers, then send their held acks."""

@@ -5,15 +5,18 @@ or on its way. Where the message carries an id, its next delivery to the same pr
 acknowledged without being handled.
 
 Only messages whose acks a channel may have taken with it count, each once and not for long. A
-message that a handler gave back has to be handled again, and so has another one with an old id.
+message that a handler gave back has to be handled again, and so has another one with an old id:
+to lose a message is worse than to handle one twice.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, defaultdict
-from collections.abc import Hashable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
+
+from controlmq.observe.registry import SERVER_NAMED_PREFIX
 
 REMEMBERED_SECONDS = 330.0
 """Seconds for which an ack that was sent counts as perhaps not received: longer than clients take
@@ -22,21 +25,33 @@ up to 320 s where the broker asks for no heartbeat, so that its own of 120 s sta
 for two, and Celery looks every 40 s. What is held for longer than this comes on top."""
 
 MOST_REMEMBERED = 20_000
-"""Acks of one consumer, or of one Celery worker, that are remembered at most: more than any window
+"""Acks of one channel, or of one Celery worker, that are remembered at most: more than any window
 has in flight, and than are on their way to the broker."""
+
+FORGET_EVERY_SECONDS = 30.0
+"""Seconds between looks for acks that are too old: seldom, because each look delays a message."""
 
 REDELIVERY_SECONDS = 600.0
 """Seconds after the end of a channel within which what it left is delivered again: the broker
 notices by missing heartbeats, and puts messages back to the head of their queue. Not longer, for
 ids that are used again."""
 
+BROKER_HEADERS = frozenset({"x-delivery-count", "x-acquired-count"})
+"""Headers with which RabbitMQ counts the deliveries of a message. All others are the same each time
+that it comes from its queue; those of a dead-letter exchange tell one stay in the queue from
+another."""
+
+MessageKey = tuple[str, str, int]
+"""Of a message: its queue, its id, and a hash of its body and its headers. Python's own hash is
+many times as fast as a digest, and its 64 bits are enough to tell apart what has the same id."""
+
 LostAcks = dict[Hashable, float]
-"""Messages of one queue that were handled and whose acks may be lost, by their keys: until when
-each of them matters."""
+"""Messages that were handled and whose acks may be lost, by their keys: until when each of them
+matters."""
 
 
 class GivenAcks:
-    """Acks that one consumer gave on one channel, and that may not have reached the broker yet.
+    """Acks that were given on one channel, and that may not have reached the broker yet.
 
     When the channel ends they go to ``lost``, which outlives it.
     """
@@ -46,6 +61,7 @@ class GivenAcks:
         self._remember = REMEMBERED_SECONDS + longest_hold
         # No plain dict: to find its oldest key it passes by all that were taken out before.
         self._given: OrderedDict[Hashable, float] = OrderedDict()
+        self._forget_at = -math.inf
         self._ended = False
 
     def add(self, key: Hashable, now: float) -> None:
@@ -57,6 +73,14 @@ class GivenAcks:
         given[key] = now
         given.move_to_end(key)
         if len(given) > MOST_REMEMBERED:
+            given.popitem(last=False)
+        if now >= self._forget_at:
+            self._forget_old(now)
+
+    def _forget_old(self, now: float) -> None:
+        self._forget_at = now + FORGET_EVERY_SECONDS
+        given, too_old = self._given, now - self._remember
+        while given and next(iter(given.values())) <= too_old:
             given.popitem(last=False)
 
     def handled_before(self, key: Hashable, redelivered: bool, now: float) -> bool:
@@ -77,55 +101,51 @@ class GivenAcks:
         """The broker has received all acks that were given so far."""
         self._given.clear()
 
-    def end(self, now: float) -> None:
-        """The channel or the consumer has ended: what was acknowledged may be delivered again."""
-        if self._ended:
-            return
-        self._ended = True
-        lost = self._lost
+    def lose(self, now: float, whose: Callable[[Any], bool] = lambda key: True) -> None:
+        """Messages of acks may be delivered again: of all acks, or of those ``whose`` picks."""
+        self._forget_old(now)
+        lost, given = self._lost, self._given
         for key in [key for key, until in lost.items() if until <= now]:
             del lost[key]
-        for key, given_at in self._given.items():
-            if given_at > now - self._remember:
-                lost[key] = now + REDELIVERY_SECONDS
-        self._given.clear()
+        for key in [key for key in given if whose(key)]:
+            del given[key]
+            lost[key] = now + REDELIVERY_SECONDS
+
+    def end(self, now: float) -> None:
+        """The channel has ended: what was acknowledged, or will be, may be delivered again."""
+        if not self._ended:
+            self._ended = True
+            self.lose(now)
 
 
 class ChannelAcks:
     """Acks of messages with an id, of all consumers of one channel.
 
-    Times are in seconds. ``lost`` outlives the channel: the acks of each queue that may be lost.
+    Times are in seconds. ``lost`` outlives the channel.
     """
 
-    def __init__(self, lost: defaultdict[str, LostAcks]) -> None:
+    def __init__(self, lost: LostAcks, longest_hold: float) -> None:
         self.lost = lost
-        self.out: dict[int, tuple[GivenAcks, Hashable]] = {}
+        self.out: dict[int, tuple[GivenAcks, MessageKey]] = {}
         """Messages with an id that are out, by their delivery tags: where to note their acks, and
         under which key."""
         self.in_transaction = False
         """Whether acks wait for a commit: until then the messages may have to be handled again."""
-        self._given: dict[tuple[str, str], GivenAcks] = {}
-        """Of each consumer, by its tag and its queue."""
-
-    def of(self, tag: str, queue: str, longest_hold: float) -> GivenAcks:
-        """Where to note the acks of a consumer: those before it with the same tag included."""
-        given = self._given.get((tag, queue))
-        if given is None:
-            # The broker chooses the name of a queue without one: it has no messages of before.
-            lost = self.lost[queue] if queue else {}
-            given = self._given[tag, queue] = GivenAcks(lost, longest_hold)
-        return given
+        self._given = GivenAcks(lost, longest_hold)
+        self._too_late = GivenAcks(lost, longest_hold)
+        """For messages whose acks will not arrive."""
+        self._too_late.end(0.0)
 
     def handled_before(
-        self, given: GivenAcks, delivery: Any, properties: Any, now: float
+        self, queue: str, delivery: Any, properties: Any, body: bytes, now: float
     ) -> bool | None:
         """Whether a message that is here is only to be acknowledged; None if it has no id."""
-        key = key_of(properties)
+        key = key_of(properties, body, queue)
         if key is None:
             return None
-        if given.handled_before(key, delivery.redelivered, now):
+        if self._given.handled_before(key, delivery.redelivered, now):
             return True
-        self.out[delivery.delivery_tag] = given, key
+        self.out[delivery.delivery_tag] = self._given, key
         return False
 
     def acknowledged(self, tag: int, multiple: bool, now: float) -> None:
@@ -134,7 +154,7 @@ class ChannelAcks:
             if not self.in_transaction:
                 given.add(key, now)
 
-    def answered(self, tag: int, multiple: bool) -> Sequence[tuple[GivenAcks, Hashable]]:
+    def answered(self, tag: int, multiple: bool) -> Sequence[tuple[GivenAcks, MessageKey]]:
         """The user answered ``tag``, or everything up to it: what was known of that."""
         out = self.out
         if not multiple:
@@ -142,34 +162,55 @@ class ChannelAcks:
             return () if known is None else (known,)
         return [out.pop(each) for each in list(out) if each <= tag or tag == 0]
 
-    def cancelled_by_broker(self, tag: str, queue: str, now: float) -> None:
+    def cancelled_by_broker(self, queue: str, now: float) -> None:
         """The broker has cancelled a consumer, and may deliver again what that had."""
-        given = self._given.pop((tag, queue), None)
-        if given is not None:
-            given.end(now)
+        self._given.lose(now, lambda key: key[0] == queue)
+        self._leave({tag for tag, (_, key) in self.out.items() if key[0] == queue})
+
+    def closing(self) -> None:
+        """The channel was asked to close: all acks that it sends are sent."""
+        self._leave(self.out.keys())
 
     def end(self, now: float, *, have_arrived: bool) -> None:
         """The channel is closed. ``have_arrived``: the broker has received all acks."""
-        for given in self._given.values():
-            if have_arrived:
-                given.have_arrived()
-            given.end(now)
+        if have_arrived:
+            self._given.have_arrived()
+        self._given.lose(now)
+        self._leave(self.out.keys())
+
+    def _leave(self, tags: Collection[int]) -> None:
+        """The acks of these messages will not arrive, should their handlers still give them.
+
+        Another message with the same key may be acknowledged already. Which of the two comes again
+        cannot be known.
+        """
+        for tag in tags:
+            key = self.out[tag][1]
+            self.lost.pop(key, None)
+            self.out[tag] = self._too_late, key
 
 
-def key_of(properties: Any) -> Hashable | None:
-    """What tells a message apart from every other of its queue; None where nothing does.
+def outlives_its_channel(queue: str) -> bool:
+    """Whether a queue may have messages of before a reconnect.
 
-    That is its ``message_id``, or taskiq's ``task_id``, with its headers: a retry may be a new
-    message with the old id, and has to be handled. Headers of the broker differ between two
-    deliveries and do not count.
+    Those do not whose names the broker chose, or has yet to choose: they get another name then.
+    """
+    return bool(queue) and not queue.startswith(SERVER_NAMED_PREFIX)
+
+
+def key_of(properties: Any, body: bytes, queue: str = "") -> MessageKey | None:
+    """What tells a message apart from every other; None where nothing does.
+
+    That is its ``message_id``, or the ``task_id`` that taskiq puts beside its ``task_name``, with
+    its body and headers: a retry, or another part of the same job, may be a message with the same
+    id, and has to be handled.
     """
     headers = properties.headers
-    identity: Hashable | None = properties.message_id
-    if not headers:
-        return identity
-    if identity is None:
+    identity = properties.message_id
+    if not identity and headers and "task_name" in headers:
         identity = headers.get("task_id")
-        if identity is None:
-            return None
-    own = [item for item in headers.items() if item[0][:2] != "x-"]
-    return (identity, repr(own)) if own else identity
+    if not identity or not isinstance(identity, str):
+        return None
+    if headers and not BROKER_HEADERS.isdisjoint(headers):
+        headers = {name: each for name, each in headers.items() if name not in BROKER_HEADERS}
+    return queue, identity, hash((body, repr(headers)) if headers else body)

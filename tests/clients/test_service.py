@@ -11,9 +11,11 @@ import pytest
 from pika.exceptions import AMQPError
 
 from controlmq.clients.health import Health
+from controlmq.clients.pika import dispatching
 from controlmq.clients.pika.dispatching import (
     KEEPS_COMING_BACK_DELIVERIES,
     LAST_ANSWERS_SECONDS,
+    LEAST_SECONDS_OF_ALL_TRIES,
     MOST_TRIES,
     Dispatcher,
     Failures,
@@ -220,20 +222,74 @@ def answer_to(
     return given
 
 
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which passes only where a test says so."""
+    now = [0.0]
+    monkeypatch.setattr(dispatching, "clock", lambda: now[0])
+    return now
+
+
 @pytest.mark.parametrize("message_id", [None, "order-7"])
-def test_a_message_is_rejected_when_it_has_failed_too_often(message_id: str | None) -> None:
+def test_a_message_is_rejected_when_it_has_failed_too_often(
+    message_id: str | None, time: list[float]
+) -> None:
     dispatcher = failing()
-    answers = [
-        answer_to(dispatcher, b"7", redelivered=number > 0, message_id=message_id)
-        for number in range(MOST_TRIES)
-    ]
+    answers = []
+    for number in range(MOST_TRIES):
+        answers.append(answer_to(dispatcher, b"7", redelivered=number > 0, message_id=message_id))
+        time[0] += 1 + LEAST_SECONDS_OF_ALL_TRIES / MOST_TRIES
     assert answers == ["back"] * (MOST_TRIES - 1) + ["rejected"]
+
+
+def test_messages_without_an_id_and_with_the_same_body_are_not_rejected_together(
+    time: list[float],
+) -> None:
+    dispatcher = failing()
+    for attempt in range(3):
+        time[0] += 1
+        answers = [answer_to(dispatcher, b"7", redelivered=attempt > 0) for _ in range(20)]
+        assert answers == ["back"] * 20
+
+
+def test_what_a_quorum_queue_counts_bounds_how_often_a_message_has_failed(
+    time: list[float],
+) -> None:
+    dispatcher = failing()
+    time[0] = 10 * LEAST_SECONDS_OF_ALL_TRIES
+    for attempt in range(MOST_TRIES - 1):
+        answers = {
+            answer_to(dispatcher, b"7", redelivered=attempt > 0, count=attempt) for _ in range(20)
+        }
+        assert answers == {"back"}
+    assert answer_to(dispatcher, b"7", redelivered=True, count=MOST_TRIES - 1) == "rejected"
+
+
+@pytest.mark.parametrize("message_id", [None, "order-7"])
+def test_what_was_handled_or_rejected_counts_from_the_start_when_it_fails_again(
+    message_id: str | None, time: list[float]
+) -> None:
+    answers = iter([ValueError()] * 5 + [None] + [ValueError()] * MOST_TRIES * 2)
+
+    def handle(body: bytes, properties: Any) -> None:
+        error = next(answers)
+        if error is not None:
+            raise error
+
+    dispatcher = Dispatcher(handle, Stop(), Health(), on_error="requeue", grace=60)
+    given = []
+    for _ in range(5 + 1 + 2 * MOST_TRIES):
+        given.append(answer_to(dispatcher, b"7", redelivered=True, message_id=message_id))
+        time[0] += 1 + LEAST_SECONDS_OF_ALL_TRIES / MOST_TRIES
+    in_vain = ["back"] * (MOST_TRIES - 1) + ["rejected"]
+    assert given == ["back"] * 5 + ["ack"] + in_vain * 2
+    assert not dispatcher._failures._failed
 
 
 def test_the_log_says_which_try_has_failed(caplog: pytest.LogCaptureFixture) -> None:
     dispatcher = failing()
     for number in range(MOST_TRIES):
-        answer_to(dispatcher, b"7", redelivered=number > 0)
+        answer_to(dispatcher, b"7", redelivered=number > 0, message_id="order-7")
     said = [record.getMessage() for record in caplog.records]
     assert all(f"try {number + 1} of {MOST_TRIES}" in each for number, each in enumerate(said))
     assert "dead-letter exchange" in said[-1]
@@ -241,10 +297,16 @@ def test_the_log_says_which_try_has_failed(caplog: pytest.LogCaptureFixture) -> 
 
 def test_pauses_grow_with_the_tries_of_each_message() -> None:
     failures = Failures()
-    one = [failures.add("one", number > 0)[1] for number in range(8)]
+
+    def failed(message_id: str, *, redelivered: bool) -> tuple[int, float]:
+        properties = SimpleNamespace(message_id=message_id, headers=None)
+        method = SimpleNamespace(redelivered=redelivered)
+        return failures.add(Job(None, method, properties, b""), 0.0)
+
+    one = [failed("one", redelivered=number > 0)[1] for number in range(8)]
     limits = [1, 2, 4, 8, 16, 30, 30, 30]
     assert all(limit / 2 <= pause <= limit for pause, limit in zip(one, limits, strict=True))
-    tries, pause = failures.add("another", redelivered=True)
+    tries, pause = failed("another", redelivered=True)
     assert (tries, pause <= 1) == (1, True)
 
 

@@ -418,6 +418,7 @@ def test_a_poison_message_is_tried_for_a_while_and_then_rejected(
     broker: Broker, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatching, "REQUEUE_PAUSES_SECONDS", (0.02, 0.1))
+    monkeypatch.setattr(dispatching, "LEAST_SECONDS_OF_ALL_TRIES", 0.3)
     dead = dead_lettering(broker, queue_name)
     fill(broker.parameters, queue_name, 20)
     begun: list[int] = []

@@ -22,7 +22,7 @@ from controlmq.clients.aio_pika.receiving import (
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.controllers import Controllers
-from controlmq.clients.handled import ChannelAcks
+from controlmq.clients.handled import ChannelAcks, outlives_its_channel
 from controlmq.clients.new_consumer import new_consumer
 from controlmq.clients.settings import Settings
 from controlmq.consumer.consumer import Consumer
@@ -42,7 +42,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         self.controlled = remembered.consumers
         self._bounds = remembered.bounds
         self.consumers = Receivers(self._came_too_late)
-        self._acks = ChannelAcks(remembered.lost_acks)
+        self._acks = ChannelAcks(remembered.lost_acks, settings.max_hold)
         self._reading = False
         """Whether a message is being read, of whichever lane."""
         self._work: list[Any] = []
@@ -72,11 +72,15 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         another.
         """
         subscription = self.subscriptions[lane.consumer.tag]
-        handle, given = subscription.callback, subscription.given_acks
+        handle, queue = subscription.callback, lane.consumer.queue
+        lasting = outlives_its_channel(queue)
         acks, work, answerable = self._acks, self._work, self._answerable
 
         def deliver(channel: Any, method: Any, properties: Any, message: Any) -> None:
-            handled = acks.handled_before(given, method, properties, clock())
+            handled = None
+            if lasting:
+                body = message.body
+                handled = acks.handled_before(queue, method, properties, body, clock())
             if handled:
                 self.runner.acknowledge(method.delivery_tag, False)
                 return
@@ -183,7 +187,6 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             aiormq.tools.awaitable(consumer_callback),
             exclusive,
             arguments,
-            self._acks.of(tag, queue, consumer.plant.window.max_hold),
         )
         self.controlled[tag] = consumer
         self._tags.add(tag)
@@ -230,6 +233,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
         await super().basic_qos(prefetch_count=self._asked_prefetch)
         for lane in lanes:
             self.consumers.pop(lane.tag, None)
+            self.runner.cancel_confirmed(lane.tag)
         self.consumers.pop(consumer_tag, None)
         return None if nowait else spec.Basic.CancelOk(consumer_tag)
 
@@ -244,7 +248,7 @@ class AdaptiveChannel(aiormq.Channel):  # type: ignore[misc]
             consumer = self.runner.cancelled_by_broker(frame.consumer_tag)
             if consumer is not None:
                 # After a timeout the broker delivers again what the consumer had.
-                self._acks.cancelled_by_broker(consumer.tag, consumer.queue, clock())
+                self._acks.cancelled_by_broker(consumer.queue, clock())
                 for lane in consumer.window.lanes:
                     self.consumers.pop(lane.tag, None)
                 # Unknown to aiormq from here on, so that it sends no answer of its own.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from aio_pika.queue import QueueIterator
 from aiormq.exceptions import ChannelInvalidStateError
 
 from controlmq.clients.controlled_consumer import ControlledConsumer
-from controlmq.clients.handled import GivenAcks, LostAcks
+from controlmq.clients.handled import LostAcks
 from controlmq.clients.kept_bounds import KeptBounds
 
 
@@ -22,7 +21,6 @@ class Subscription:
     callback: Callable[..., Any]
     exclusive: bool
     arguments: Any
-    given_acks: GivenAcks
 
     def take_waiting(self, channel: Any) -> list[Any]:
         """Take out what ``channel`` brought and waits in an iterator of aio-pika."""
@@ -45,12 +43,12 @@ class Remembered:
 
     ``consumers`` are those of the channel before by their tags: after a lost connection a consumer
     with the same tag goes on with the prefetch and the controller it had. ``lost_acks`` are those
-    of each queue, ``bounds`` what bounds the rates.
+    that it may have taken with it, ``bounds`` what bounds the rates.
     """
 
     consumers: dict[str, ControlledConsumer] = field(default_factory=dict)
     bounds: KeptBounds = field(default_factory=KeptBounds)
-    lost_acks: defaultdict[str, LostAcks] = field(default_factory=lambda: defaultdict(dict))
+    lost_acks: LostAcks = field(default_factory=dict)
 
 
 class Receivers(dict[str, Callable[..., Any]]):

@@ -163,7 +163,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
     def _hand_over(self, delivery: Delivery, message: Any, subscription: Subscription) -> None:
         """Give a message to Celery, unless its task was handled before a connection was lost."""
         tag, headers = delivery.delivery_tag, delivery.headers
-        key = task_key(headers)
+        key = task_key(headers, message.body)
         task = self.worker.tasks.get(headers.get("task"))
         load = subscription.load
         with self.window_lock:

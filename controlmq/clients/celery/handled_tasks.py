@@ -1,7 +1,7 @@
 """Tasks that were handled, and whose acks a lost connection may have kept from the broker.
 
-The broker delivers them again. They are known by the id of the task and the number of its retries,
-because a retry has the id of the first attempt.
+The broker delivers them again. The id of a task alone does not tell: a retry has it too, and so has
+a task that takes the place of another (``Task.replace``).
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from controlmq.clients.handled import REDELIVERY_SECONDS, GivenAcks, LostAcks
 
 
 class TaskKey(NamedTuple):
-    """One attempt of one task."""
+    """One attempt of one task, with a hash of its arguments."""
 
     id: str
-    retries: int
+    retries: int = 0
+    task: str = ""
+    body: int = 0
 
 
-def task_key(headers: dict[str, Any]) -> TaskKey | None:
+def task_key(headers: dict[str, Any], body: bytes | str) -> TaskKey | None:
     """The task of a message; None where its headers do not tell."""
-    task_id = headers.get("id")
-    return None if task_id is None else TaskKey(task_id, headers.get("retries") or 0)
+    task_id, task = headers.get("id"), headers.get("task")
+    if not (isinstance(task_id, str) and isinstance(task, str) and task_id):
+        return None
+    encoded = body.encode() if isinstance(body, str) else body
+    return TaskKey(task_id, headers.get("retries") or 0, task, hash(encoded))
 
 
 class HandledTasks:

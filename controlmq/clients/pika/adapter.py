@@ -63,6 +63,7 @@ class PikaAdapter:
 
     def _answered(self, tag: str) -> None:
         consumer = self._unanswered.pop(tag, None)
+        self._channel._runner.cancel_confirmed(tag)
         if consumer is not None:
             self.on_cancel_confirmed(consumer)
 

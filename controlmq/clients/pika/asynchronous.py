@@ -284,4 +284,5 @@ class AdaptiveChannel(AdaptivePikaChannel, Channel):  # type: ignore[misc]
                 self._runner.cancel_all()
                 self._runner.give_back_all()  # of consumers whose cancels have to wait, too
             super().close(reply_code, reply_text)
+            self._acks.closing()
             self._runner.stop()  # what waits is pika's to send, and nothing may follow it

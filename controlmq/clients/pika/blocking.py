@@ -313,9 +313,12 @@ class AdaptiveBlockingChannel(AdaptivePikaChannel, BlockingChannel):  # type: ig
         """
         if not self._inner.is_open:
             private.raise_if_not_open(self._inner)
-        for tag in tuple(tags) if self._acks.out else ():
+        mine: deque[int] = deque()
+        while tags:  # other threads may add to them meanwhile
+            mine.append(tags.popleft())
+        for tag in mine if self._acks.out else ():
             self._acks.acknowledged(tag, False, clock())
-        self._runner.acknowledge_together(tags)
+        self._runner.acknowledge_together(mine)
 
     def park(self, delivery_tag: int) -> None:
         """Keep a message for later: another one may come in its place meanwhile.

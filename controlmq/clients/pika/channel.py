@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from controlmq.clients.adapter import Adapter
 from controlmq.clients.channel_runner import Known, Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.clients.controllers import Controllers
-from controlmq.clients.handled import ChannelAcks, GivenAcks
+from controlmq.clients.handled import ChannelAcks, outlives_its_channel
 from controlmq.clients.interrupts import held_interrupts
 from controlmq.clients.kept_bounds import KeptBounds
 from controlmq.clients.new_consumer import new_consumer
@@ -42,6 +41,8 @@ class AdaptivePikaChannel:
     """Consumers of the channel before this one whose places are not taken yet."""
     _inner: Any
     """The asynchronous channel underneath, which knows whether it is open."""
+    is_open: bool
+    """pika's."""
 
     def _adapt(
         self, settings: Settings, adapter: Adapter, before: AdaptivePikaChannel | None
@@ -55,11 +56,11 @@ class AdaptivePikaChannel:
         self._runner = Runner(adapter)
         self._runner.on_sample = self._turn
         self._runner.after_wake = self._hand_back
-        self._acks = ChannelAcks(defaultdict(dict) if before is None else before._acks.lost)
+        self._acks = ChannelAcks({} if before is None else before._acks.lost, settings.max_hold)
         self._before = [] if before is None else before._last_consumers()
         self._consumers_by_tag: dict[str, ControlledConsumer] = {}
         self._subscriptions: dict[str, dict[str, Any]] = {}
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, Known | None] = {}
         self._fixed = False
         """Whether control has ended, and pika takes over as soon as no lane is left."""
         self._asked_prefetch: int | None = None
@@ -142,11 +143,10 @@ class AdaptivePikaChannel:
         if not queue:
             self._unnamed.append(consumer)
         self._forget_cancelled()
-        self._consumers_by_tag[tag] = consumer
-        self._subscriptions[tag] = {"on_message": on_message, **subscription}
-        given = self._acks.of(tag, queue, consumer.plant.window.max_hold)
-        self._known[tag] = self._known_by(given)
         try:
+            self._consumers_by_tag[tag] = consumer
+            self._subscriptions[tag] = {"on_message": on_message, **subscription}
+            self._known[tag] = self._known_of(queue)
             self._runner.subscribe(consumer.plant)
         finally:
             if tag not in core.consumers:  # refused: the one before it waits for another
@@ -170,11 +170,19 @@ class AdaptivePikaChannel:
             self._forget(tag)
 
     def _forget(self, tag: str) -> None:
-        del self._consumers_by_tag[tag], self._subscriptions[tag], self._known[tag]
+        # An interrupt may have come before all of them were there.
+        for books in (self._consumers_by_tag, self._subscriptions, self._known):
+            books.pop(tag, None)
 
     def _last_consumers(self) -> list[ControlledConsumer]:
-        """Those that a channel after this one may go on from."""
-        return [*self._before, *self._consumers_by_tag.values()]
+        """Those that a channel after this one may go on from: of each queue the last ones."""
+        if self._fixed:
+            return []  # control has ended, and does not begin again with the law of before
+        mine = [
+            each for each in self._consumers_by_tag.values() if outlives_its_channel(each.queue)
+        ]
+        queues = {each.queue for each in mine}
+        return [*(each for each in self._before if each.queue not in queues), *mine]
 
     def _one_before(self, tag: str, queue: str) -> ControlledConsumer | None:
         """Which consumer of the channel before this one goes on in a new one, if any.
@@ -184,15 +192,17 @@ class AdaptivePikaChannel:
         mine = [each for each in self._before if queue and each.queue == queue]
         return next((each for each in mine if each.tag == tag), mine[0] if mine else None)
 
-    def _known_by(self, given: GivenAcks) -> Known:
+    def _known_of(self, queue: str) -> Known | None:
         """What says of a message whether it was handled by the channel before this one.
 
-        Such a message is acknowledged at once.
+        Such a message is acknowledged at once. None where no message can have been.
         """
+        if not outlives_its_channel(queue):
+            return None
         acks, runner = self._acks, self._runner
 
-        def known(method: Any, properties: Any) -> bool:
-            if not acks.handled_before(given, method, properties, clock()):
+        def known(method: Any, properties: Any, body: bytes) -> bool:
+            if not acks.handled_before(queue, method, properties, body, clock()):
                 return False
             runner.acknowledge(method.delivery_tag, False)
             return True
@@ -240,7 +250,7 @@ class AdaptivePikaChannel:
     def _on_lane_lost(self, method_frame: Any) -> None:
         consumer = self._runner.cancelled_by_broker(method_frame.method.consumer_tag)
         if consumer is not None:
-            self._acks.cancelled_by_broker(consumer.tag, consumer.queue, clock())
+            self._acks.cancelled_by_broker(consumer.queue, clock())
             self._on_cancelled_by_broker(consumer, method_frame)
 
     def _on_cancelled_by_broker(self, consumer: Consumer, method_frame: Any) -> None:
@@ -342,6 +352,11 @@ class AdaptivePikaChannel:
         self._runner.stop()
         while self._at_end:
             self._at_end.pop()()
+
+
+def was_adaptive(channel: Any) -> bool:
+    """Whether a channel was wrapped and is pika's own again."""
+    return not isinstance(channel, AdaptivePikaChannel) and hasattr(channel, "_runner")
 
 
 def patched(channel: Any, names: Collection[str]) -> dict[str, Any]:

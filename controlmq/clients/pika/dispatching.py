@@ -6,7 +6,6 @@ acks go on however long a handler takes.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections import OrderedDict
@@ -19,7 +18,8 @@ from pika.exceptions import AMQPError
 
 from controlmq.checks import not_negative
 from controlmq.clients.backoff import Backoff
-from controlmq.clients.handled import MOST_REMEMBERED, key_of
+from controlmq.clients.channel_runner import clock
+from controlmq.clients.handled import BROKER_HEADERS, MOST_REMEMBERED, key_of
 from controlmq.clients.health import Health
 from controlmq.clients.pika import private
 from controlmq.clients.pika.user_handler import Handler
@@ -47,6 +47,10 @@ MOST_TRIES = 10
 """Failures here after which a message is rejected. With the pauses between them that takes two
 minutes or so, and what is behind a handler is seldom away for longer; a message that can never be
 handled must not come back for good."""
+
+LEAST_SECONDS_OF_ALL_TRIES = 75.0
+"""Seconds that the pauses between so many tries of one message take at least. Several messages
+without an id and with the same body share a count, which grows faster."""
 
 KEEPS_COMING_BACK_DELIVERIES = 10
 """Deliveries before this one, by the count of a quorum queue, from which on a message that fails is
@@ -86,6 +90,9 @@ class Dispatcher:
         """Messages that workers have."""
         self._abandoned: set[Job] = set()
         """Messages that workers still had when their connection was lost."""
+        self._come_again: dict[Job, Job] = {}
+        """Of these, the ones that the broker has delivered again meanwhile: the new delivery, which
+        gets the answer of the handler that is at work."""
         self._stop = stop
         self._health = health
         self._on_error = on_error
@@ -119,9 +126,25 @@ class Dispatcher:
             channel.stop_consuming()
             return
         self._out.add(job)
-        self._workers.submit(job)
+        if not self._is_at_work(job):
+            self._workers.submit(job)
         if self._workers.count == 1:
             self._wait_for(job)
+
+    def _is_at_work(self, job: Job) -> bool:
+        """Whether a worker has this message already, from a connection that was lost."""
+        if not (self._abandoned and job.method.redelivered):
+            return False
+        key = key_of(job.properties, job.body)
+        if key is None:
+            return False
+        for before in self._abandoned - self._come_again.keys():
+            if key_of(before.properties, before.body) == key:
+                self._come_again[before] = job
+                if before.done:  # it may not have known where to tell that
+                    job.channel.connection.call_later(0, self._settle_finished)
+                return True
+        return False
 
     def look(self, channel: Any) -> None:
         """Report that all is well, or cancel the consumers if a stop was asked for."""
@@ -149,11 +172,15 @@ class Dispatcher:
     def forget(self) -> None:
         """Forget all messages: the connection is lost, and the broker has put them back."""
         never_begun = self._workers.take_back()
-        at_work = self._out.union(self._abandoned).difference(never_begun)
-        self._abandoned = {job for job in at_work if not job.done}
+        self._abandoned = self._at_work().difference(never_begun)
+        self._come_again.clear()
         self._out.clear()
         self._going_back.clear()
         self._parked = None
+
+    def settle_lost(self) -> None:
+        """Before another connection: handlers that have ended without theirs count as answered."""
+        self._settle_finished()
 
     def finish(self) -> None:
         """Wait for handlers that are still at work though their connection is gone.
@@ -177,19 +204,19 @@ class Dispatcher:
         self._finished.put(job)
         if self._workers.count > 1:
             with suppress(AMQPError):  # the connection is gone, and the message with it
-                job.channel.connection.add_callback_threadsafe(self._settle_finished)
+                channel = self._come_again.get(job, job).channel
+                channel.connection.add_callback_threadsafe(self._settle_finished)
 
     def _wait_for(self, job: Job) -> None:
         """Serve the connection until a message is handled; pika dispatches nothing meanwhile."""
-        finished = None
-        while finished is not job:
+        while job in self._out:
             try:
                 finished = self._finished.get(timeout=SERVE_EVERY_SECONDS)
             except Empty:
                 self.look(job.channel)
                 if self._stop.wanted:
                     self._take_back()
-                    if job in self._going_back:
+                    if job not in self._out:
                         return  # the worker is busy with a message of a connection that is lost
                 self._check_grace()
                 job.channel.connection.process_data_events(0)
@@ -201,12 +228,17 @@ class Dispatcher:
     def _check_grace(self, began: float | None = None) -> None:
         """Stopping, or what began then, must not take longer than is allowed."""
         since = self._stop.since or began
-        at_work = sum(not job.done for job in (*self._out, *self._abandoned))
+        at_work = len(self._at_work())
         if at_work and since is not None and time.monotonic() > since + self._grace:
             raise GraceOverError(
                 f"{at_work} of the handlers were still at work after {self._grace:g} s of grace; "
                 "their messages are delivered again."
             )
+
+    def _at_work(self) -> set[Job]:
+        """Messages that workers have, each once."""
+        all_out = self._out.union(self._abandoned).difference(self._come_again.values())
+        return {job for job in all_out if not job.done}
 
     def _settle_finished(self) -> None:
         with suppress(Empty):
@@ -223,6 +255,14 @@ class Dispatcher:
 
     def _settle(self, job: Job) -> None:
         self._out.discard(job)
+        self._abandoned.discard(job)
+        again = self._come_again.pop(job, None)
+        if again is not None:
+            again.done, again.error = True, job.error
+            self._settle(again)
+            return
+        if job.error is None:
+            self._failures.end_of(job)
         if not job.channel.is_open:
             # The broker has put it back already; its next delivery need not be handled.
             if job.error is None:
@@ -240,6 +280,7 @@ class Dispatcher:
             self._reject(job)
 
     def _reject(self, job: Job, why: str = "") -> None:
+        self._failures.end_of(job)
         self._log(job, f"{why}it goes to the dead-letter exchange, or is dropped if there is none")
         job.channel.basic_reject(job.method.delivery_tag, requeue=False)
 
@@ -261,7 +302,7 @@ class Dispatcher:
         That it was delivered before says neither: so is every message in flight when a connection
         is lost, and what goes back when a consumer stops.
         """
-        tries, pause = self._failures.add(_identity(job), job.method.redelivered)
+        tries, pause = self._failures.add(job, clock())
         count = (job.properties.headers or {}).get("x-delivery-count", 0)
         if tries >= MOST_TRIES:
             self._reject(job, f"that was try {tries} of {MOST_TRIES}, and ")
@@ -307,28 +348,53 @@ class Dispatcher:
 
 
 class Failures:
-    """How often messages have failed here, and for how long each then pauses."""
+    """How often messages have failed here, and for how long each then pauses.
+
+    A message is known by its id or, where it has none, by its body, which others may have too.
+    """
 
     def __init__(self) -> None:
-        self._failed: OrderedDict[Hashable, tuple[int, Backoff]] = OrderedDict()
+        self._failed: OrderedDict[Hashable, tuple[int, float, Backoff]] = OrderedDict()
 
-    def add(self, key: Hashable, redelivered: bool) -> tuple[int, float]:
+    def add(self, job: Job, now: float) -> tuple[int, float]:
         """A message has failed: how often by now, and seconds to wait before it is tried again.
 
         One that was never delivered before is another with the same key. Of too many the one that
         failed longest ago is forgotten.
         """
-        known = self._failed.pop(key, None) if redelivered else None
-        times, pauses = known or (0, Backoff(*REQUEUE_PAUSES_SECONDS))
-        self._failed[key] = times + 1, pauses
+        key = _identity(job)
+        known = self._failed.pop(key, None) if job.method.redelivered else None
+        times, since, pauses = known or (0, now, Backoff(*REQUEUE_PAUSES_SECONDS))
+        times += 1
+        self._failed[key] = times, since, pauses
         if len(self._failed) > MOST_REMEMBERED:
             self._failed.popitem(last=False)
-        return times + 1, pauses.pause()
+        if isinstance(key, int):  # others may have the same body
+            times = min(times, _most_failures_of_one(job, now - since))
+        return times, pauses.pause()
+
+    def end_of(self, job: Job) -> None:
+        """A message was handled or rejected, and does not come back."""
+        if self._failed:
+            self._failed.pop(_identity(job), None)
+
+
+def _most_failures_of_one(job: Job, seconds: float) -> int:
+    """How often one message may have failed of those that have its body and no id.
+
+    By its deliveries, where the broker counts them, or else by the ``seconds`` for which they fail.
+    """
+    counts = [
+        each for name, each in (job.properties.headers or {}).items() if name in BROKER_HEADERS
+    ]
+    if counts:
+        return 1 + int(max(counts))
+    return MOST_TRIES if seconds >= LEAST_SECONDS_OF_ALL_TRIES else MOST_TRIES - 1
 
 
 def _identity(job: Job) -> Hashable:
     """What tells a message apart from others that fail: its id or, where it has none, its body."""
-    return key_of(job.properties) or hashlib.blake2b(job.body, digest_size=16).digest()
+    return key_of(job.properties, job.body) or hash(job.body)
 
 
 def _said(job: Job) -> str:

@@ -179,6 +179,7 @@ class Service:
                 return  # connecting may have taken long
             if self._consumer is None:
                 check_queue(connection, self._queue)
+            self._dispatcher.settle_lost()
             channel = self._subscribe(connection)
 
             def look() -> None:

@@ -14,7 +14,7 @@ from controlmq.checks import above_zero
 from controlmq.clients.pika import private
 from controlmq.clients.pika.asynchronous import AdaptiveChannel
 from controlmq.clients.pika.blocking import AdaptiveBlockingChannel
-from controlmq.clients.pika.channel import AdaptivePikaChannel, patched
+from controlmq.clients.pika.channel import AdaptivePikaChannel, patched, was_adaptive
 from controlmq.clients.settings import settings_from
 from controlmq.consumer.consumer import WindowChoice
 from controlmq.consumer.handler_pool import HandlerPool, SharedPool
@@ -96,11 +96,7 @@ def wrap(
     """
     if isinstance(channel, AdaptivePikaChannel):
         raise InputError("the channel is wrapped already; unwrap it first.")
-    if not (go_on_from is None or isinstance(go_on_from, AdaptivePikaChannel)):
-        raise InputError(
-            f"cannot go on from a {type(go_on_from).__name__}; give the wrapped channel that was "
-            "lost, or None the first time."
-        )
+    last = _lost_channel(go_on_from)
     settings = settings_from(
         goal,
         controller,
@@ -142,7 +138,7 @@ def wrap(
     wrapped = type(adaptive.__name__, bases, namespace)
     _adopt_patches(channel, wrapped)
     channel.__class__ = wrapped
-    channel._adapt_with(settings, go_on_from)
+    channel._adapt_with(settings, last)
     return channel
 
 
@@ -161,6 +157,23 @@ def unwrap(channel: Any, prefetch: int | None = None) -> Any:
         above_zero("prefetch", prefetch)
     channel._fix(prefetch)
     return channel
+
+
+def _lost_channel(given: Any) -> AdaptivePikaChannel | None:
+    """The channel to go on from; None where there is none, or where its control has ended."""
+    if given is None or was_adaptive(given):
+        return None
+    if not isinstance(given, AdaptivePikaChannel):
+        raise InputError(
+            f"cannot go on from a {type(given).__name__}; give the wrapped channel that was "
+            "lost, or None the first time."
+        )
+    if given.is_open and given.consumer_tags:
+        raise InputError(
+            "the channel to go on from is open and consumes; go on from it once it is closed, or "
+            "leave go_on_from out."
+        )
+    return given
 
 
 def _replaced(adaptive: type) -> frozenset[str]:

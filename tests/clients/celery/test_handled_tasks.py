@@ -72,5 +72,15 @@ def test_a_task_that_is_acknowledged_again_is_among_the_last() -> None:
 
 
 def test_a_message_without_an_id_has_no_key() -> None:
-    assert task_key({}) is None
-    assert task_key({"id": "a", "retries": None}) == FIRST
+    assert task_key({}, b"") is None
+    assert task_key({"id": ["a"], "task": "mail"}, b"") is None
+    assert task_key({"id": "", "task": "mail"}, b"") is None
+
+
+def test_a_retry_or_another_task_with_the_same_id_is_another_message() -> None:
+    first = task_key({"id": "a", "task": "mail", "retries": None}, b"[1]")
+    assert first == task_key({"id": "a", "task": "mail", "retries": 0}, "[1]")
+    assert first != task_key({"id": "a", "task": "mail", "retries": 1}, b"[1]")
+    assert first != task_key({"id": "a", "task": "mail"}, b"[2]")
+    # As Task.replace sends it: with the id of the task whose place it takes.
+    assert first != task_key({"id": "a", "task": "print"}, b"[1]")

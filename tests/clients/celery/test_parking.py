@@ -40,9 +40,8 @@ class UnconnectedChannel(AdaptiveChannel):
         tag = self.number
         headers = {"id": f"task-{tag}", "task": "sleep", "eta": eta and eta.isoformat()}
         info = {"consumer_tag": TAG, "delivery_tag": tag, "redelivered": False}
-        self.callbacks[TAG](
-            SimpleNamespace(delivery_info=info, properties={"application_headers": headers})
-        )
+        properties = {"application_headers": headers}
+        self.callbacks[TAG](SimpleNamespace(delivery_info=info, properties=properties, body=b""))
         return tag
 
 
