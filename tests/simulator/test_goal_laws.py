@@ -166,6 +166,14 @@ def test_what_is_behind_handlers_is_protected() -> None:
     assert ours.settled.rates[1] > 0.4 * 800
 
 
+@pytest.mark.parametrize("seed", [2, 49, 50])
+def test_what_others_take_is_not_taken_for_slower_work(seed: int) -> None:
+    """With these seeds the first samples after a cut have long handler times."""
+    alone = protected(lambda sample, goal: 4.0, 40, seed)
+    ours = protected(Selector(Goals(protect=True), LIMITS), 400, seed)
+    assert ours.settled.p99 < 2 * alone.settled.p99s[0]
+
+
 @pytest.mark.slow
 def test_protection_keeps_the_throughput_of_the_best_fixed_concurrency() -> None:
     """The best of those whose p99 stays within twice the one without congestion."""
