@@ -97,11 +97,11 @@ class Consumer:
         """What is missing, and what the last channel knows of it."""
         missing = sorted(set(range(COUNT)) - self.handled.keys())
         lanes = [
-            (lane.tag, lane.size, lane.received, lane.settled, lane.waiting)
+            (lane.tag, lane.size, lane.received, lane.answered, lane.waiting)
             for consumer in getattr(self._channel, "adaptive_consumers", {}).values()
             for lane in consumer.plant.window.lanes
         ]
-        return f"missing {missing}, lanes (tag, size, received, settled, waiting) {lanes}"
+        return f"missing {missing}, lanes (tag, size, received, answered, waiting) {lanes}"
 
     @property
     def duplicates(self) -> int:
