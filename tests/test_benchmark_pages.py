@@ -433,7 +433,6 @@ def test_the_page_of_peers_says_which_laws_are_before_ours() -> None:
     assert live_page.others({"least": played})[-1] == "No law is before ours."
 
 
-@pytest.mark.xfail(strict=True, reason="docs/goals.md has to be made again with live_peers")
 def test_the_page_of_goals_has_the_peers_that_are_measured() -> None:
     page = (ROOT / "docs/goals.md").read_text(encoding="utf-8")
     section = page.partition("<!-- live_peers: begin -->")[2]
