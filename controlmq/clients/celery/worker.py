@@ -176,7 +176,7 @@ class AdaptiveWorker:
         """Let one rate that was given for the worker bound all its queues together."""
         rates = [self._given("goal"), self._given("at_most")]
         plant = consumer.plant
-        if plant.buckets is None or any(isinstance(rate, dict) for rate in rates):
+        if plant.buckets is None or any(isinstance(rate, Mapping) for rate in rates):
             return
         if self._buckets is None:
             self._buckets = plant.buckets

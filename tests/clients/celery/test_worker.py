@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,6 +124,18 @@ def test_queues_that_end_connections_by_turns_give_up_lanes_together() -> None:
         client.grow(consumers[number % 2], 8)
         asked.append(len(client.asked))
     assert asked == [3, 3, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("at_most", "shared"), [(5, True), (MappingProxyType({"orders": 5, "mails": 5}), False)]
+)
+def test_queues_share_a_bound_that_was_not_given_for_each(at_most: Any, shared: bool) -> None:
+    celery = celery_consumer()
+    celery.task_consumer.queues = ["orders", "mails"]
+    worker = AdaptiveWorker(celery, settings_from(at_most=at_most, interval=60))
+    orders, mails = OneLaneEach().connect(worker, celery.task_consumer.queues)
+    assert orders.plant.buckets is not None
+    assert (orders.plant.buckets[0] is mails.plant.buckets[0]) == shared
 
 
 def test_the_only_subscription_has_room_for_all_that_celery_will_ask_for() -> None:
