@@ -25,6 +25,10 @@ MOST_EVENTS = 6000
 SETTLING_WORK_SECONDS = 0.1
 """Work while a world settles on its last target, so that time passes in few events."""
 
+SLOWER_NETWORK_SEEN_AFTER_SECONDS = 120.0
+"""Where the delay of the network has grown, messages count as late until the lowest turnaround of a
+minute, or of 600 messages, has grown too. Until then no lane is retired."""
+
 SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.0001, 0.3
 """One direction of a network whose delay changes."""
 
@@ -378,6 +382,8 @@ class World:
             self.broker.pump(each.queue)
         given = self.circumstances
         until = self.now + 2 * (given.max_hold + self._patience) + 3 * given.interval
+        if given.restless_network:
+            until += SLOWER_NETWORK_SEEN_AFTER_SECONDS
         if given.refusals:
             given.refusals = 0.0
             until += 2 * REFUSED_LANE_RETRY_SECONDS
