@@ -25,9 +25,9 @@ MOST_EVENTS = 6000
 SETTLING_WORK_SECONDS = 0.1
 """Work while a world settles on its last target, so that time passes in few events."""
 
-SLOWER_NETWORK_SEEN_AFTER_SECONDS = 120.0
+SLOWER_NETWORK_SEEN_AFTER_SECONDS = 75.0
 """Where the delay of the network has grown, messages count as late until the lowest turnaround of a
-minute, or of 600 messages, has grown too. Until then no lane is retired."""
+minute has grown too. Until then no lane is retired."""
 
 SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.0001, 0.3
 """One direction of a network whose delay changes."""
