@@ -30,6 +30,7 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
+from controlmq.controllers.scatter import Scatter
 from controlmq.sample import Sample
 
 WAITING_AFTER_SECONDS = 0.001
@@ -71,6 +72,10 @@ FOLLOWED_GROWTH, FOLLOWED_SHARE = 0.1, 0.3
 """Where the prefetch of a consumer that seems starved has grown by at least this share, and its
 rate by at least three tenths of what it could, the window is the limit: not the queue, but the
 turnaround has changed. Acks that are spread keep the rate from following as a whole."""
+
+FOLLOWED_DEVIATIONS = 2.0
+"""Standard deviations of messages that come by chance, by which more must have come for that: of
+one message a second there are two in one second and four in the next quite often."""
 
 SPAN_MESSAGES = 100
 """A span does not end before this many messages were waited for: a dry queue shows nothing."""
@@ -177,6 +182,7 @@ class Sensors:
         "_recent_most",
         "_running_before",
         "_running_seconds",
+        "_scatter",
         "_shortest",
         "_since",
         "_slots",
@@ -259,6 +265,7 @@ class Sensors:
         self._overdue_to = now
         self._overdue_seconds = 0.0
         """Seconds of that in this interval, before it is known to be starvation."""
+        self._scatter = Scatter()
         self._before_growth: Sample | None = None
         """The last sample, if messages were late in it."""
         self.interval_from = now
@@ -507,13 +514,20 @@ class Sensors:
 
     def _doubt_starvation(self, sample: Sample) -> None:
         """Measure the turnaround again where the rate has followed the prefetch."""
+        self._scatter.measure(sample)
         before, self._before_growth = self._before_growth, None
         if before is not None and min(before.prefetch, before.rate, before.busy) > 0:
             growth = sample.prefetch / before.prefetch - 1
             # Handlers that are busy now cannot have gained more than they lacked.
             possible = min(growth, 1 / before.busy - 1)
             gain = sample.rate / before.rate - 1
-            if growth >= FOLLOWED_GROWTH and gain >= FOLLOWED_SHARE * possible > 0:
+            more = sample.arrivals - before.arrivals
+            by_chance = self._scatter.of_difference(sample.arrivals, before.arrivals)
+            if (
+                growth >= FOLLOWED_GROWTH
+                and gain >= FOLLOWED_SHARE * possible > 0
+                and more > FOLLOWED_DEVIATIONS * by_chance
+            ):
                 self.turnaround.forget()
                 self._overdue_from = None
                 self._late_seconds, self._late = 0.0, 0

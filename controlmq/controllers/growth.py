@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from controlmq.controllers.rest import REST_SAMPLES, Rest
+from controlmq.controllers.scatter import SAME_PREFETCH_FACTOR, Scatter
 from controlmq.sample import Sample
-
-SAME_PREFETCH_FACTOR = 1.05
-"""Factor up to which a prefetch still counts as the one from which growth began."""
 
 JUDGED_FACTOR = 1.25
 """Factor by which the prefetch must have grown before it is judged what that has brought."""
+
+UNJUDGED_PREFETCH = 2.0
+"""Messages up to which growth is not judged: so few flood nothing, and bring too few to tell."""
+
+LARGEST_GROWTH_FACTOR = 16.0
+"""Factor by which the prefetch may grow before it is judged: enough to be there at once, and too
+little for one wrong sample to flood the window."""
 
 VAIN_GROWTH_RESERVE_FACTOR = 1.25
 """Factor on the prefetch that the rate has followed to, where growth beyond it was in vain. Near
@@ -21,18 +27,54 @@ many cost less than that."""
 LEAST_GAINED_SHARE = 0.2
 """Share of what growth could bring that it must have brought, or else it was in vain."""
 
-LITTLE_LACKED_WORK_SHARE = 0.15
-"""Share of their work that handlers could do in addition, up to which they lack little."""
+CHANCE_DEVIATIONS = 3.0
+"""Standard deviations of what comes by chance, by which the rate must have changed to be another
+one. Every sample is looked at: two would be exceeded again and again."""
+
+REMEMBERED_MESSAGES = 400.0
+"""Messages from which on the rate before growth is a mean of the latest: it scatters by 5 %."""
 
 GROWTH_AFTER_REST_FACTOR = 2.0
 """Factor on the prefetch that is tried at most after a rest."""
 
-CHANGED_SHARE = 0.2
-"""Share by which the rate must have fallen for a rest or a growth to end: it is another consumer
-now."""
+CHANGED_SHARE, CHANGED_SAMPLES = 0.2, 2
+"""Share by which the rate must have fallen for a rest or a growth to end, because it is another
+consumer now, and for how many samples: the rate of a sample that is low by chance is soon higher,
+which would pass for a gain."""
 
 USEFUL_IDLE_SHARE = 0.02
-"""Handlers that are idle for less than this share of their time have no use for more messages."""
+"""Handlers that are idle for less than this share of their time have no use for more messages. This
+says nothing where their number is the most that was seen at once, and grows with the prefetch."""
+
+
+@dataclass
+class Counted:
+    """Messages that handlers were done with at one prefetch, and how busy they were meanwhile."""
+
+    messages: float = 0.0
+    seconds: float = 0.0
+    busy_seconds: float = 0.0
+    samples: int = 0
+
+    def add(self, sample: Sample) -> None:
+        """Count a sample; the oldest count less once there are many."""
+        if self.messages > REMEMBERED_MESSAGES:
+            self.messages, self.seconds = self.messages / 2, self.seconds / 2
+            self.busy_seconds /= 2
+        self.messages += sample.arrivals
+        self.seconds += sample.interval
+        self.busy_seconds += sample.busy * sample.interval
+        self.samples += 1
+
+    @property
+    def rate(self) -> float:
+        """Messages/second."""
+        return self.messages / self.seconds
+
+    @property
+    def busy(self) -> float:
+        """Share of their time for which handlers ran."""
+        return self.busy_seconds / self.seconds if self.seconds else 0.0
 
 
 class Growth:
@@ -41,10 +83,11 @@ class Growth:
     Where broker, network or the client itself is the limit, handlers stay idle however large the
     prefetch is. A growth by a quarter or more that the rate did not follow, by a fifth of it, is
     taken back to what the rate has followed and a quarter more, and tried again only after a rest,
-    which doubles each time.
+    which doubles each time. What comes by chance is no gain: where messages are few, or work is
+    random, the prefetch stays where it is until enough were counted, for ten samples at most.
 
-    Handlers that lack little can gain less than the prefetch has grown by: a fifth of what they
-    lacked is enough then, and their busy share tells it, which scatters less than the rate.
+    Where the number of handlers stays the same, their busy share tells a gain, too. It scatters
+    less than the rate, the less the busier they are.
     """
 
     def __init__(self) -> None:
@@ -52,8 +95,13 @@ class Growth:
         self._ceiling = math.inf
         self._reserve = VAIN_GROWTH_RESERVE_FACTOR
         """Factor on the prefetch that the rate followed to: growth in vain is taken back to it."""
-        self._prefetch, self._rate, self._busy, self._age = 0.0, 0.0, 1.0, REST_SAMPLES
-        """Where the present growth began, and how many samples ago."""
+        self._prefetch, self._handlers = 0.0, 0
+        """Where the present growth began; 0 before the first."""
+        self._before, self._since = Counted(), Counted()
+        """What was counted there, and since the prefetch has grown."""
+        self._scatter = Scatter()
+        self._last: Sample | None = None
+        self._low_samples = 0
 
     @property
     def resting(self) -> bool:
@@ -62,46 +110,113 @@ class Growth:
 
     def allowed(self, sample: Sample, asked: float) -> float:
         """``asked``, or what it may be at most."""
-        if self.resting:
-            self._rest.samples -= 1
-            changed = sample.rate < (1 - CHANGED_SHARE) * self._rate
-            if not self.resting or changed:
-                self._rest.samples = 0
-                self._ceiling = math.inf if changed else GROWTH_AFTER_REST_FACTOR * sample.prefetch
-                self._begin(sample, sample.prefetch)
-                self._reserve = VAIN_GROWTH_RESERVE_FACTOR if changed else 1.0
-        else:
-            self._judge(sample, asked)
-        return min(asked, self._ceiling)
-
-    def _judge(self, sample: Sample, asked: float) -> None:
-        self._age += 1
-        if not self._prefetch:  # from 0, which somebody put in force by hand
-            self._begin(sample, sample.prefetch)
-        elif self._age > REST_SAMPLES or sample.rate < (1 - CHANGED_SHARE) * self._rate:
+        if not sample.prefetch:
+            return asked  # it was put in force by hand; what arrives with it came before
+        # While a window fills, more messages come than handlers are done with: a pool whose size is
+        # not known takes all in. While it drains, fewer come. And handler times lag behind handlers
+        # that get slower, which makes more of their work.
+        sample, more = sorted((sample, finished(sample)), key=lambda each: each.arrivals)
+        self._scatter.measure(sample)
+        if not self._prefetch or self._changed(more):
+            self._rest.samples = 0
             self._ceiling = math.inf
-            self._begin(sample, sample.prefetch)
+            self._reserve = VAIN_GROWTH_RESERVE_FACTOR
+            self._begin(sample)
+        elif self.resting:
+            self._rest.samples -= 1
+            self._before.add(sample)
+            if not self.resting:
+                self._ceiling = GROWTH_AFTER_REST_FACTOR * sample.prefetch
+                self._reserve = 1.0
+                self._prefetch, self._handlers = sample.prefetch, sample.handlers
         elif sample.prefetch <= SAME_PREFETCH_FACTOR * self._prefetch:
-            self._begin(sample, min(sample.prefetch, self._prefetch))
-        if not self._prefetch or sample.prefetch < JUDGED_FACTOR * self._prefetch:
-            return
+            self._prefetch = min(sample.prefetch, self._prefetch)
+            self._before.add(sample)
+            self._since = Counted()
+        elif sample.prefetch <= UNJUDGED_PREFETCH:
+            self._begin(sample)
+        elif sample.prefetch >= JUDGED_FACTOR * self._prefetch:
+            self._since.add(sample)
+            asked = self._judged(sample, asked)
+        most = LARGEST_GROWTH_FACTOR * max(self._prefetch, UNJUDGED_PREFETCH)
+        return min(asked, max(self._ceiling, UNJUDGED_PREFETCH), most)
+
+    def _judged(self, sample: Sample, asked: float) -> float:
+        """What may be asked for once the prefetch has grown."""
         if self._followed(sample):
             self._ceiling = math.inf
-            self._begin(sample, sample.prefetch)
+            self._begin(sample)
             self._rest.forget()
             self._reserve = VAIN_GROWTH_RESERVE_FACTOR
-        elif asked > sample.prefetch and sample.busy < 1 - USEFUL_IDLE_SHARE:
+        elif asked > sample.prefetch and (
+            sample.busy < 1 - USEFUL_IDLE_SHARE or sample.handlers > self._handlers
+        ):
+            before, since = self._before, self._since
+            if self._by_chance > self._possible(sample) / 2 and since.samples < REST_SAMPLES:
+                return sample.prefetch
             # As far as the rate has followed, the growth was right.
-            self._ceiling = self._reserve * self._prefetch * max(sample.rate / self._rate, 1.0)
+            followed = since.rate / before.rate if before.messages else 1.0
+            if self._reserve == 1.0:  # it has been here before, and chance must not take it higher
+                followed -= self._by_chance
+            self._ceiling = self._reserve * self._prefetch * max(followed, 1.0)
             self._rest.begin()
+            self._since = Counted()
+        return asked
+
+    def _possible(self, sample: Sample) -> float:
+        """Share of the rate that the growth could have brought, at most."""
+        lacked = 1 / self._before.busy - 1 if self._before.busy else math.inf
+        return min(sample.prefetch / self._prefetch - 1, lacked)
+
+    @property
+    def _by_chance(self) -> float:
+        """By which share of the rate the two counts may differ by chance."""
+        return CHANCE_DEVIATIONS * self._scatter.of_ratio(
+            self._before.messages, self._since.messages
+        )
 
     def _followed(self, sample: Sample) -> bool:
         """Whether the growth has brought something."""
-        gain = sample.rate / self._rate - 1
-        lacked = 1 / self._busy - 1
-        if lacked < LITTLE_LACKED_WORK_SHARE:
-            gain = max(gain, sample.busy / self._busy - 1)
-        return gain >= LEAST_GAINED_SHARE * min(sample.prefetch / self._prefetch - 1, lacked)
+        before, since = self._before, self._since
+        if not before.messages:
+            return False
+        least = LEAST_GAINED_SHARE * self._possible(sample)
+        by_chance = self._by_chance
+        if since.rate / before.rate - 1 >= max(least, by_chance):
+            return True
+        if sample.handlers != self._handlers:
+            return False
+        idle = 1 - max(before.busy, since.busy)
+        return since.busy / before.busy - 1 >= max(least, by_chance * idle)
 
-    def _begin(self, sample: Sample, prefetch: float) -> None:
-        self._prefetch, self._rate, self._busy, self._age = prefetch, sample.rate, sample.busy, 0
+    def _changed(self, sample: Sample) -> bool:
+        """Whether it is another consumer than before.
+
+        Its rate has fallen below that where growth began, and not by chance; or its handlers
+        lack messages and did not in the last sample, with no larger prefetch.
+        """
+        expected = self._before.rate * sample.interval if self._before.seconds else 0.0
+        by_chance = CHANCE_DEVIATIONS * self._scatter.of_difference(expected, sample.arrivals)
+        low = sample.arrivals < min((1 - CHANGED_SHARE) * expected, expected - by_chance)
+        self._low_samples = self._low_samples + 1 if low else 0
+        last, self._last = self._last, sample
+        return self._low_samples >= CHANGED_SAMPLES or (
+            last is not None
+            and sample.handlers == last.handlers
+            and sample.prefetch >= JUDGED_FACTOR * last.prefetch
+            and sample.busy < 1 - USEFUL_IDLE_SHARE < last.busy
+        )
+
+    def _begin(self, sample: Sample) -> None:
+        self._prefetch, self._handlers = sample.prefetch, sample.handlers
+        self._before, self._since = Counted(), Counted()
+        self._before.add(sample)
+        self._low_samples = 0
+
+
+def finished(sample: Sample) -> Sample:
+    """The sample with the messages that handlers finished, in place of those that came."""
+    if sample.handler_time <= 0:
+        return sample
+    seconds = sample.handlers * sample.busy * sample.interval
+    return replace(sample, arrivals=max(round(seconds / sample.handler_time), 1))

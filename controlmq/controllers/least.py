@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
-from controlmq.controllers.growth import Growth
+from controlmq.controllers.growth import Growth, finished
 from controlmq.controllers.limits import Limits
 from controlmq.sample import Sample
 
@@ -75,8 +74,8 @@ class LeastPrefetch:
     does not grow while messages wait for their tokens, and shrinks where too many do. Where nothing
     but the prefetch keeps the consumer from its rate, it grows in proportion to what is lacking.
 
-    While something else, or a limit, keeps the prefetch lower than this law asks for, the margin
-    does not grow.
+    While something else, a limit or growth in vain, keeps the prefetch lower than this law asks
+    for, the margin does not grow.
     """
 
     kind = "least"
@@ -91,8 +90,10 @@ class LeastPrefetch:
         """What was cut off from deviations, and not yet made up for by samples without idleness."""
         self._flow = 0.0
         """The rate without any lack of messages, smoothed; messages/second."""
+        self._done = 0.0
+        """The rate of messages that handlers were done with, smoothed alike."""
         self._asked = 0.0
-        """The prefetch that was asked for last, limits left aside."""
+        """The prefetch that was asked for last; limits, and what growth may be, left aside."""
         self._growth = Growth()
 
     @property
@@ -112,18 +113,18 @@ class LeastPrefetch:
         self._flow += weight * (full * sample.rate - self._flow)
         self._adjust_margin(sample)
         needed = full * sample.handlers * sample.busy + sample.turnaround * self._flow
-        asked = max((1 + self._margin) * needed, 1.0)
+        # A margin below that of the least prefetch allowed would only have to be made up for.
+        floor = max(1.0, self.limits.low)
+        self._margin = max(self._margin, min(floor / needed - 1, 0.0))
+        asked = max((1 + self._margin) * needed, floor)
         if self.rate is not None:
             asked = max(asked + 1.0, self._in_proportion(sample, self.rate))
-        done = _done_with(sample)
-        if self.rate is None and done.arrivals > sample.arrivals:
-            # Handler times lag behind handlers that get slower, and make more of their work.
-            done = sample
-        if self.rate is None or done.rate < REACHED_SHARE * self.rate:
-            asked = self._growth.allowed(done, asked)
+        self._asked = asked
+        self._done += weight * (finished(sample).rate - self._done)
+        if self.rate is None or self._done < REACHED_SHARE * self.rate:
+            asked = self._growth.allowed(sample, asked)
         else:
             self._growth = Growth()  # it has brought what was wanted
-        self._asked = asked
         return self.limits.clamp(asked)
 
     def _in_proportion(self, sample: Sample, rate: float) -> float:
@@ -151,9 +152,11 @@ class LeastPrefetch:
         lacking = LARGEST_DEVIATION * (1 - sample.gated / GATED_MESSAGES)
         # After a stall of the network many wait at once, which says little about the margin.
         deviation = max(min(deviation, lacking), -1.0)
+        held = sample.prefetch < self._asked or self._growth.resting
         if self.rate is None:
-            deviation = self._less_debt(deviation, (1 - sample.busy) / ALLOWED_IDLE_SHARE - 1)
-        if deviation > 0 and (sample.prefetch < self._asked or self._growth.resting):
+            uncut = deviation if held else (1 - sample.busy) / ALLOWED_IDLE_SHARE - 1
+            deviation = self._less_debt(deviation, uncut)
+        if deviation > 0 and held:
             return
         trust = math.sqrt(min(1.0, sample.arrivals / MESSAGES_FOR_A_STEP))
         same = (deviation > 0) == self._rising
@@ -172,14 +175,3 @@ class LeastPrefetch:
             return deviation + paid
         self._debt = min(self._debt + max(uncut - deviation, 0.0), LARGEST_DEBT)
         return deviation
-
-
-def _done_with(sample: Sample) -> Sample:
-    """The sample with the messages that handlers finished, in place of those that came.
-
-    While a window fills, more come: a pool of handlers whose size is not known takes all in.
-    """
-    if sample.handler_time <= 0:
-        return sample
-    seconds = sample.handlers * sample.busy * sample.interval
-    return replace(sample, arrivals=max(round(seconds / sample.handler_time), 1))

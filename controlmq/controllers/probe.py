@@ -29,7 +29,8 @@ class Probe:
     queue is short, or that broker or network take longer. Laws stand still in the first case,
     because more slots would bring nothing, and must not in the second. With more slots the rate of
     the second grows: the sensors notice that, and measure the turnaround again. Otherwise the
-    prefetch goes back, and the next try comes later each time.
+    prefetch goes back, and the next try comes later each time. It goes back, too, where no message
+    came at all: a queue with next to nothing in it has no use for more slots.
     """
 
     def __init__(self) -> None:
@@ -47,8 +48,11 @@ class Probe:
         ``rate`` is what a bucket keeps the consumer to, in messages/second.
         """
         self._rest.samples = max(self._rest.samples - 1, 0)
+        if not sample.arrivals:
+            self._starved = self._filled = 0
+            return self._taken_back() if self._before else None
         fallen = self._starved > 0 and not self._before and sample.rate < FALLEN_SHARE * self._rate
-        if not sample.arrivals or (sample.window_limited and not fallen):
+        if sample.window_limited and not fallen:
             self._rate = sample.rate
             self._filled += 1
             if self._before or self._filled >= REST_SAMPLES:
@@ -68,6 +72,10 @@ class Probe:
             return min(max(lacking, LEAST_PROBED_FACTOR), MOST_PROBED_FACTOR) * sample.prefetch
         if self._starved == TRIED_AFTER_SAMPLES + 1:
             return sample.prefetch  # the sensors judge by this sample
+        return self._taken_back()
+
+    def _taken_back(self) -> float:
+        """The prefetch before the try, which was in vain."""
         before, self._before = self._before, 0.0
         self._rest.begin()
         return before
