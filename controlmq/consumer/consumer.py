@@ -16,6 +16,7 @@ from controlmq.consumer.lanes import Lane
 from controlmq.consumer.pool_sensors import sensors_for
 from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.spread import Spread
+from controlmq.consumer.stuck_lanes import StuckLanes
 from controlmq.controllers.limits import Limits
 from controlmq.goals import usual_burst
 from controlmq.sample import Sample
@@ -127,6 +128,7 @@ class Consumer:
         self.plan.may_grow = self.plan.may_retire = shape.window == "lanes"
         self.sensors = sensors_for(now, shape.interval, shape.handlers)
         self.spread = Spread()
+        self.stuck_lanes = StuckLanes(self.window)
         self.gate = Gate()
         # Counts since the start, read by controlmq.observe.
         self.lanes_asked = 0
@@ -341,6 +343,21 @@ class Consumer:
             self.be_single("it serves one consumer at a time")
             return lane
         return None
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the broker keeps messages of a lane, until the channel is closed."""
+        return bool(self.stuck_lanes.found)
+
+    def look_for_stuck_lanes(self) -> None:
+        """Log a lane that the broker serves no more; to be asked at each sample."""
+        for lane, seconds in self.stuck_lanes.look(self.sensors.total, self.pending, self.now):
+            self._notice(
+                f"nothing has come for {seconds:.0f} s into {lane.size - lane.unacked} of the "
+                f"{lane.size} slots of consumer {lane.tag}, while its other lanes were served: the "
+                "broker keeps the messages that it has assigned to it; connect again to have them "
+                "delivered (controlmq run does so by itself)"
+            )
 
     @property
     def lane_in_vain(self) -> bool:

@@ -274,6 +274,7 @@ class Core(Messages):
     def _attend(self, consumer: Consumer, now: float) -> None:
         consumer.now = now
         if now >= consumer.next_sample:
+            consumer.look_for_stuck_lanes()
             # The rest follows from what the loop decides.
             consumer.start_next_interval()
             consumer.attend_at = self._attention_at(consumer, now)

@@ -11,7 +11,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 from controlmq.clients.health import Health
-from controlmq.clients.pika import dispatching
+from controlmq.clients.pika import dispatching, service
 from controlmq.clients.pika.dispatching import (
     KEEPS_COMING_BACK_DELIVERIES,
     LAST_ANSWERS_SECONDS,
@@ -124,7 +124,7 @@ def test_what_waits_behind_a_message_of_a_lost_connection_goes_back(
     assert begun.wait(60)
     channel = Channel(stop)
     dispatcher(channel, SimpleNamespace(delivery_tag=7), None, b"")
-    dispatcher.drain(channel)
+    dispatcher.drain(channel, "stopping")
     assert channel.given_back == [7]
     dispatcher.end()
 
@@ -329,3 +329,93 @@ def test_a_message_that_keeps_coming_back_is_rejected_in_a_process_that_has_not_
     count = KEEPS_COMING_BACK_DELIVERIES
     assert answer_to(failing(), b"7", redelivered=True, count=count - 1) == "back"
     assert answer_to(failing(), b"7", redelivered=True, count=count) == "rejected"
+
+
+class KeptChannel:
+    """A channel that consumes until its consumer is cancelled, while timers fire."""
+
+    is_open = True
+
+    def __init__(self, connection: Connection) -> None:
+        self.consumer_tags = ["mine"]
+        self.connection = connection
+
+    def start_consuming(self) -> None:
+        while self.consumer_tags:
+            self.connection.go_round()
+
+    def stop_consuming(self) -> None:
+        self.consumer_tags.clear()
+        self.connection.events.append("consumer cancelled")
+
+    def close(self) -> None:
+        self.connection.events.append("channel closed")
+
+
+class Connection(Loop):
+    def __init__(self, events: list[str]) -> None:
+        super().__init__()
+        self.events, self.is_open, self._impl = events, True, self
+        self.rounds = 0
+
+    def go_round(self) -> None:
+        super().go_round()
+        self.rounds += 1
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> None:
+        self.timers.append(call)
+
+    def close(self) -> None:
+        self.events.append("connection closed")
+
+
+class KeepingService(Service):
+    """In the fifth round the broker keeps messages of the first consumer; the tenth is the last."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.events: list[str] = []
+        super().__init__(["amqp://localhost"], "orders", lambda body, properties: None, **settings)
+
+    def _connect(self) -> Any:
+        return Connection(self.events)
+
+    def _subscribe(self, connection: Any) -> Any:
+        first = self._consumer is None
+        plant = SimpleNamespace(stuck=False, pending=None)
+        self._consumer = SimpleNamespace(plant=plant)  # type: ignore[assignment]
+        self.events.append("subscribed")
+
+        def happen() -> None:
+            if first and connection.rounds == 5:
+                plant.stuck = True
+            if connection.rounds == 10:
+                self.stop.ask()
+            connection.call_later(0, happen)
+
+        happen()
+        return KeptChannel(connection)
+
+    def _wait(self, why: str) -> None:
+        self.events.append(why)
+
+
+@pytest.fixture
+def any_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "check_queue", lambda connection, queue: 0)
+
+
+@pytest.mark.usefixtures("any_queue")
+def test_a_service_connects_again_where_the_broker_keeps_messages() -> None:
+    keeping = KeepingService()
+    keeping.run()
+    once = ["subscribed", "consumer cancelled", "channel closed"]
+    why = "the broker keeps messages of the consumer until its channel is closed"
+    assert keeping.events == [*once, "connection closed", why, *once, "connection closed"]
+
+
+@pytest.mark.usefixtures("any_queue")
+def test_a_service_that_must_not_connect_again_goes_on() -> None:
+    keeping = KeepingService(reconnect=False)
+    keeping.run()
+    once = ["subscribed", "consumer cancelled", "channel closed"]
+    assert keeping.events == [*once, "connection closed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,9 @@ MOST_WAKES_AT_ONCE = 20
 SAMPLES_TO_SPREAD = 3
 """Samples after which slots that started in a bunch are spread."""
 
+STUCK_LANE = re.compile(r"slots of consumer (\S+), while its other lanes were served")
+"""How the log names a lane whose messages the broker keeps."""
+
 PACE_KEPT = 0.98
 """Share of the openings that are due, at least, in messages."""
 
@@ -36,6 +40,7 @@ class Adapter(Books):
         given = world.circumstances
         now = world.now
         consumer = Consumer(tag, tag, target, given.shape(), now)
+        consumer.stuck_lanes.after = given.stuck_after
         if given.at_most:
             consumer.pace(given.at_most, given.burst)
         subscription = Subscription(consumer, queue, target, given)
@@ -163,6 +168,12 @@ class Adapter(Books):
 
     def notice(self, text: str) -> None:
         """What an operator would find in the log."""
+        stuck = STUCK_LANE.search(text)
+        if stuck:
+            lane = self.world.broker.lanes.get(stuck[1])
+            if lane is None or not lane.keeps or lane.tag in self.noticed:
+                raise Violation(f"the log says without a reason: {text}")
+            self.noticed[lane.tag] = self.world.now
 
     def take_in(self) -> None:
         """Receive what has come, where that is a step before handing it over."""

@@ -194,6 +194,8 @@ class Books:
         """What came for a consumer that was cancelled, and has not gone back."""
         self.unconfirmed: set[Lane] = set()
         """Lanes that were asked for and that the broker has not answered."""
+        self.noticed: dict[str, float] = {}
+        """When the log said of a lane that the broker keeps its messages, by its tag."""
         self.max_hold = world.circumstances.max_hold
         self.fixed: dict[Consumer, tuple[bool, Limits | None, float]] = {}
         """Consumers whose controller was taken away, and what they had: control, limits, bound."""

@@ -15,7 +15,7 @@ class Violation(AssertionError):  # noqa: N818
 class BrokerLane:
     """One consumer at the broker, with a prefetch of its own."""
 
-    __slots__ = ("active", "lane", "queue", "size", "tag", "unacked")
+    __slots__ = ("active", "keeps", "lane", "queue", "size", "tag", "unacked")
 
     def __init__(self, lane: Any, queue: BrokerQueue) -> None:
         self.lane = lane
@@ -23,6 +23,8 @@ class BrokerLane:
         self.size: int = lane.size
         self.queue = queue
         self.active = True
+        self.keeps = False
+        """Whether its messages count as delivered and do not come until the channel is closed."""
         self.unacked = 0
 
 
@@ -61,6 +63,8 @@ class Broker:
         self.lanes: dict[str, BrokerLane] = {}
         self.unacked: dict[int, tuple[int, BrokerLane | None, BrokerQueue]] = {}
         self.tags = 0
+        self.kept: list[tuple[int, BrokerQueue]] = []
+        """Messages that count as delivered, to a lane that has not got them."""
         self.done = 0
         """Messages that were acknowledged, or rejected for good."""
         self.redelivered: set[int] = set()
@@ -126,6 +130,9 @@ class Broker:
                     f"{queue.in_flight} messages are in flight where {queue.limit} slots "
                     "were asked for"
                 )
+            if lane.keeps:
+                self.kept.append((message, queue))
+                continue
             self.tags = tag = self.tags + 1
             self.unacked[tag] = message, lane, queue
             self._deliver(lane, tag, message)
@@ -198,6 +205,11 @@ class Broker:
         """The channel is gone: everything unacknowledged is ready again."""
         for tag in sorted(self.unacked, reverse=True):
             self.settle(tag, False)
+        for message, queue in reversed(self.kept):
+            queue.in_flight -= 1
+            queue.ready.appendleft(message)
+            self.redelivered.add(message)
+        self.kept.clear()
         self.lanes.clear()
         self.tags = 0
         self.in_transaction = None

@@ -76,6 +76,9 @@ class Circumstances:
     """Moves the prefetch with every sample, as a goal without a model does live."""
     timers_late: float = 0.0
     """By so much wake-ups come later than the core asks for."""
+    stuck_after: float = 0.0
+    """Seconds after which a lane may count as stuck. Most worlds last less than the minute of the
+    core; with 0 the turns of the others alone keep it from doing so wrongly."""
 
     def shape(self) -> Shape:
         """The part that the core gets to know."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from controlmq.consumer import consumer as consumer_module
+from controlmq.consumer import stuck_lanes
 from controlmq.consumer.bucket import Bucket
 from controlmq.consumer.commands import CancelLanes
 from controlmq.consumer.consumer import Consumer
@@ -18,6 +19,7 @@ from controlmq.consumer.held_acks import Window
 from controlmq.consumer.lanes import Held, Lane
 from controlmq.consumer.retiring import LanePlan
 from controlmq.consumer.sensors import Sensors
+from controlmq.consumer.stuck_lanes import StuckLanes
 
 Defect = Callable[[pytest.MonkeyPatch], None]
 
@@ -423,6 +425,23 @@ def a_prefetch_is_not_limited(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Consumer, "actuate", without_limits)
 
 
+def a_lane_counts_as_stuck_before_its_turn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stuck_lanes, "FILLS", 0)
+    patch.setattr(stuck_lanes, "MISSED_TURNS", 0)
+
+
+def a_lane_that_may_be_refused_counts_as_stuck(patch: pytest.MonkeyPatch) -> None:
+    watch = StuckLanes._watch
+
+    def shared(self: StuckLanes, total: int, pending: Lane | None, now: float) -> None:
+        watch(self, total, pending, now)
+        for lane in self._window.subscribed:
+            if not (lane.received or lane in self.found):
+                self._received[lane] = 0
+
+    patch.setattr(StuckLanes, "_watch", shared)
+
+
 BOUND_DEFECTS: dict[Defect, str] = {
     a_bunch_passes_the_gate: "messages were handed over beyond",
     tokens_come_too_soon: "messages were handed over beyond",
@@ -469,6 +488,8 @@ DEFECTS: dict[Defect, str] = {
     a_frame_for_several_includes_what_is_refused: "is on the wire, and was not given yet",
     what_comes_too_late_goes_back_at_once: "which its consumer gave back",
     a_commit_is_not_waited_for: "504: unexpected command while processing 'tx.commit'",
+    a_lane_counts_as_stuck_before_its_turn: "the log says without a reason",
+    a_lane_that_may_be_refused_counts_as_stuck: "the log says without a reason",
 }
 
 RARE_DEFECTS: dict[Defect, str] = {

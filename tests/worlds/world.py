@@ -230,7 +230,8 @@ class World:
             else:
                 return False
             ready = len(queues[0].ready) if len(queues) == 1 else sum(len(q.ready) for q in queues)
-            if broker.published != ready + len(broker.unacked) + broker.done:
+            out = len(broker.unacked) + len(broker.kept)
+            if broker.published != ready + out + broker.done:
                 raise Violation("a message is lost, or in two places")
             if steady:
                 self._check_mean()

@@ -146,21 +146,23 @@ class Dispatcher:
                 return True
         return False
 
-    def look(self, channel: Any) -> None:
-        """Report that all is well, or cancel the consumers if a stop was asked for."""
+    def look(self, channel: Any, trouble: str | None = None) -> None:
+        """Report that all is well, or cancel the consumers: because of ``trouble``, or to stop."""
         if channel.is_open and channel.consumer_tags:
             self._health.beat()
-            if self._stop.wanted:
-                self._health.failed("stopping")
+            trouble = "stopping" if self._stop.wanted else trouble
+            if trouble is not None:
+                self._health.failed(trouble)
                 channel.stop_consuming()
 
-    def drain(self, channel: Any) -> None:
+    def drain(self, channel: Any, trouble: str) -> None:
         """Let handlers at work finish and give back messages not begun, once no consumer is left.
 
-        :class:`GraceOverError` if handlers take longer than ``grace`` seconds.
+        ``trouble`` says why none is, unless a stop was asked for. :class:`GraceOverError` if
+        handlers take longer than ``grace`` seconds.
         """
         began = time.monotonic()
-        self._health.failed("stopping" if self._stop.wanted else "cancelled by the broker")
+        self._health.failed("stopping" if self._stop.wanted else trouble)
         self._take_back()
         self._give_back()
         while self._out:

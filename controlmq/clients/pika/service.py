@@ -51,6 +51,10 @@ STEADY_AFTER_SECONDS = 10.0
 
 DEFAULT_GRACE_SECONDS = 30.0
 
+CANCELLED = "the broker cancelled the consumer"
+KEEPS = "the broker keeps messages of the consumer until its channel is closed"
+"""Why a connection that works is closed."""
+
 TOO_MANY_CONSUMERS_CODE = 530
 """With what a broker closes the connection of a channel that asks for one consumer too many. One
 that the user has no right to, perhaps no longer, is answered by 403, and lanes are not to blame."""
@@ -65,7 +69,8 @@ class Service:
 
     A connection that is lost is made again, with growing pauses, at the next of the URLs; the
     prefetch, the goal and the controller with its memory go on where they were. Only the first
-    time a broker must answer at once.
+    time a broker must answer at once. Where the broker keeps messages of a lane, the service closes
+    its connection and makes it again in the same way.
 
     ``handler`` is called with the body and the properties of a message, in one of ``workers``
     threads; ``on_error`` says what follows if it raises (:data:`~controlmq.clients.pika.
@@ -183,21 +188,27 @@ class Service:
             channel = self._subscribe(connection)
 
             def look() -> None:
-                self._dispatcher.look(channel)
+                self._dispatcher.look(channel, self._why_again())
                 connection.call_later(SERVE_EVERY_SECONDS, look)
 
             look()
             channel.start_consuming()
-            self._dispatcher.drain(channel)
+            why = self._why_again() or CANCELLED
+            self._dispatcher.drain(channel, why)
             channel.close()
             if not self.stop.wanted:
-                raise ConsumerCancelled("the broker cancelled the consumer")
+                raise ConsumerCancelled(why)
         finally:
             self._dispatcher.forget()
             # One that a second Ctrl-C has interrupted may wait for ever when it is closed.
             if connection.is_open and not isinstance(sys.exception(), KeyboardInterrupt):
                 with suppress(AMQPError, OSError):
                     connection.close()
+
+    def _why_again(self) -> str | None:
+        """Why to close a connection that works and connect again; None if there is no reason."""
+        stuck = self._consumer is not None and self._consumer.plant.stuck
+        return KEEPS if stuck and self._reconnect else None
 
     def _subscribe(self, connection: Any) -> Any:
         """A wrapped channel that consumes, from the second time on from where the last one was."""
