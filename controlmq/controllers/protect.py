@@ -42,13 +42,13 @@ JUDGED_CUT_FACTOR = 0.75
 JUDGED_SAMPLES = 3
 """Samples in the reading by which that is judged, at least: what others take varies."""
 
-LEAST_RELIEF = 0.4
+LEAST_RELIEF = 0.3
 """Share of that cut, on a logarithmic scale, by which the handler time must have fallen. Where
 messages wait for each other it falls by as much; where work is slower by itself, not at all."""
 
 WORSE_FACTOR = 1.3
-"""Factor by which the handler time must have grown since before the cut for the cut to begin again:
-it was measured while work was still getting slower, or others take more now."""
+"""Factor by which the handler time must have grown since before a cut for the cut to begin again:
+work is still getting slower, or others take more now."""
 
 BACK_FACTOR = 0.95
 """Factor on the messages at work before a cut, from which on it is over."""
@@ -66,7 +66,7 @@ class Protect:
     help. So the handler time ``h1`` and the messages at work ``n1`` are measured before a cut. Once
     ``n <= 0.75 n1``, no more is cut before both are measured again. The cut has helped if::
 
-        ln(h / h1) / ln(n / n1) >= 0.4
+        ln(h / h1) / ln(n / n1) >= 0.3
 
     It is 1 where messages only wait for each other, and 0 where work is slower by itself. A cut
     that has not helped is taken back at once, and ``h`` becomes the floor.
@@ -118,12 +118,10 @@ class Protect:
         """The prefetch after a reading, before a cut or since."""
         before, time = self._before, reading.handler_time
         congested = time > TOLERATED_FACTOR * self.floor
-        if before is None:
+        cut = before is not None and reading.at_work <= JUDGED_CUT_FACTOR * before.at_work
+        if before is None or time > before.handler_time * (WORSE_FACTOR if cut else 1.0):
             self._before = reading
-        elif time > WORSE_FACTOR * before.handler_time:
-            reading.prefetch = max(reading.prefetch, before.prefetch)
-            self._before = reading
-        elif reading.at_work <= JUDGED_CUT_FACTOR * before.at_work:
+        elif cut:
             if reading.samples < JUDGED_SAMPLES:
                 return reading.prefetch
             if _relief(before, reading) >= LEAST_RELIEF:
