@@ -14,7 +14,7 @@ from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controllers import check_goal, combined, hold
 from controlmq.clients.followed_file import FollowedFile
 from controlmq.clients.kill_switch import Off
-from controlmq.clients.settings import Settings, limits_with
+from controlmq.clients.settings import Settings, check_shared_rate, limits_with
 from controlmq.clients.shared_goal import SharedGoal
 from controlmq.clients.stuck_at_limit import UpperLimit
 from controlmq.consumer.consumer import Buckets, Consumer
@@ -94,6 +94,7 @@ class ControlledConsumer:
             group=settings.group or queue,
             trace=uuid.uuid4().hex[:12],
         )
+        self._shared_name = settings.shared
         self.shared: SharedGoal | None = None
         """Its part of a rate that several consumers share."""
         if settings.shared is not None and self._goals.at_most is not None:
@@ -170,11 +171,18 @@ class ControlledConsumer:
             raise InputError(
                 f"goals is {goals!r}; give controlmq.goals.Goals(...) with the words of wrap."
             )
+        if self._ended:
+            raise InputError(
+                f"control of consumer {self.tag} has ended, because its channel was unwrapped; "
+                "consume on a wrapped channel to give it goals."
+            )
         if self._law is hold:
             raise InputError(
                 f"the prefetch of consumer {self.tag} is fixed; wrap without prefetch= to give it "
                 "goals."
             )
+        if self._shared_name is not None and goals.at_most is not None:
+            check_shared_rate(self._shared_name, goals.at_most, goals.goal)
         law = self._law
         own = law.controller if isinstance(law, Selector) else law
         if own is not None:

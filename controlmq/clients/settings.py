@@ -91,11 +91,7 @@ class Settings:
                 "for all consumers that share the rate."
             )
         given = self.goals.given
-        if given.get("at_most") is None or given.get("goal") is not None:
-            raise InputError(
-                f"shared={name!r} is for at_most, the rate of all consumers together; give "
-                "at_most and no goal."
-            )
+        check_shared_rate(name, given.get("at_most"), given.get("goal"))
 
     @property
     def sample_interval(self) -> float:
@@ -172,6 +168,15 @@ class Settings:
 
 WRAP_WORDS = {*WORDS, "model", *(each.name for each in fields(Settings))} - {"goals", "fixed"}
 """The words of :func:`controlmq.wrap`, but for the channel and the one before it."""
+
+
+def check_shared_rate(name: str, at_most: GivenByQueue, goal: GivenByQueue) -> None:
+    """Refuse a rate to share that is none to keep to, or beside a rate to hold."""
+    if at_most is None or goal is not None:
+        raise InputError(
+            f"shared={name!r} is for at_most, the rate of all consumers together; give "
+            "at_most and no goal."
+        )
 
 
 @cache

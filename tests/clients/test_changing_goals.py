@@ -98,6 +98,24 @@ def test_another_thread_that_changes_a_shared_rate_touches_neither_core_nor_log(
     assert bound(consumer) == pytest.approx(30)
 
 
+def test_a_shared_rate_has_no_goal_beside_it_later_either() -> None:
+    """Everybody would hold the goal by itself, and nobody would say that."""
+    _, consumer = running(at_most=100, shared="orders")
+    with pytest.raises(InputError, match="shared='orders' is for at_most, .* and no goal"):
+        consumer.goal = 50
+    assert consumer.goals == Goals(at_most=100)
+
+
+def test_control_that_has_ended_takes_no_goals_and_says_why() -> None:
+    _, consumer = running(goal=200)
+    consumer.end_control()
+    with pytest.raises(InputError, match="control of consumer tag has ended"):
+        consumer.goal = 50
+    _, fixed = running(prefetch=10)
+    with pytest.raises(InputError, match="is fixed; wrap without prefetch="):
+        fixed.goal = 50
+
+
 def test_goals_of_a_consumer_whose_channel_is_closed_are_kept_for_the_next() -> None:
     client, consumer = running(goal=200)
     client.runner.stop()
