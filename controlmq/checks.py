@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Number, Real
 
 from controlmq.errors import InputError
 
@@ -12,8 +13,11 @@ MOST_PREFETCH = 65535
 
 def finite(name: str, value: object) -> float:
     """``value`` as a float, refusing what is not a finite number (booleans included)."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{name} is {value!r}; give a number.")
+    if isinstance(value, bool) or not isinstance(value, Real):
+        # A Decimal is a number, but Python does not add it to a float.
+        is_number = isinstance(value, Number) and not isinstance(value, bool)
+        wanted = "an int or a float" if is_number else "a number"
+        raise InputError(f"{name} is {value!r}; give {wanted}.")
     try:
         number = float(value)
     except OverflowError:

@@ -44,8 +44,9 @@ BURST_SECONDS = 0.05
 """Seconds whose messages may start at once, unless another burst is given: timers are late by some
 milliseconds, and what that costs is made up for."""
 
-LEAST_BURST = 1.0
-"""Messages. A bucket with less would never have a whole token."""
+LEAST_BURST, MOST_BURST = 1.0, 1e9
+"""Messages. A bucket with less would never have a whole token. More are more than a queue holds,
+and the time that a slow rate takes for them may be too large for a number."""
 
 
 def usual_burst(rate: float) -> float:
@@ -137,8 +138,12 @@ class Goals:
                 raise InputError(
                     "burst is for at_most, which is not given; give both, or no burst."
                 )
-            if above_zero("burst", self.burst) < 1:
-                raise InputError(f"burst is {self.burst:g}; give at least 1 message.")
+            burst = above_zero("burst", self.burst)
+            if burst < LEAST_BURST:
+                raise InputError(f"burst is {burst:g}; give at least 1 message.")
+            if burst > MOST_BURST:
+                raise InputError(f"burst is {burst:g}; give at most {MOST_BURST:g} messages.")
+            object.__setattr__(self, "burst", burst)
         if not isinstance(self.protect, bool):
             raise InputError(f"protect is {self.protect!r}; give True or False.")
         if self.goal is not None and self.at_most is not None and self.goal > self.at_most:
@@ -174,6 +179,12 @@ class GoalsByQueue:
     given: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for word, value in self.given.items():
+            for queue in value if _mapped(value) else ():
+                if not isinstance(queue, str):
+                    raise InputError(
+                        f"{word} names the queue {queue!r}; give the names of queues as text."
+                    )
         named = {queue for value in self.given.values() if _mapped(value) for queue in value}
         self.of("")
         for queue in named:

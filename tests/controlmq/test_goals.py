@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from controlmq.cli.main import main
 from controlmq.clients.settings import settings_from
+from controlmq.consumer.bucket import Bucket
 from controlmq.controllers import PI
 from controlmq.controllers.resolve import default_tuning
 from controlmq.errors import InputError
-from controlmq.goals import Goals, GoalsByQueue
+from controlmq.goals import LEAST_MESSAGES_PER_SECOND, MOST_BURST, Goals, GoalsByQueue
 from controlmq.model import ArxModel
 
 MODEL = ArxModel(a=0.1, b=70.0, c=0.0, interval=1.0, linear_range=(0.5, 9.0))
@@ -49,6 +53,7 @@ def test_a_time_is_a_number_or_words(given: float | str, seconds: float) -> None
         ({"goal": -1}, "goal is -1; give a number above 0."),
         ({"goal": 0}, "goal is 0; give a number above 0."),
         ({"goal": True}, "goal is True; give a number."),
+        ({"goal": Decimal(3)}, "goal is Decimal('3'); give an int or a float."),
         ({"goal": float("nan")}, "goal is nan; give a finite number."),
         ({"at_most": "0/minute"}, "at_most is 0; give a number above 0."),
         ({"at_most": "-5/minute"}, "at_most is -5; give a number above 0."),
@@ -85,6 +90,7 @@ def test_a_time_is_a_number_or_words(given: float | str, seconds: float) -> None
             "buffer_time is '400/s'; give a number, or a text as in '100 ms'.",
         ),
         ({"at_most": 5, "burst": 0.5}, "burst is 0.5; give at least 1 message."),
+        ({"at_most": 5, "burst": 1e308}, "burst is 1e+308; give at most 1e+09 messages."),
         (
             {"goal": 5, "burst": 2},
             "burst is for at_most, which is not given; give both, or no burst.",
@@ -104,6 +110,20 @@ def test_a_mistake_gets_one_sentence(given: dict[str, Any], sentence: str) -> No
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize("three", [np.int64(3), np.float32(3), Fraction(3)])
+def test_a_goal_may_be_any_real_number(three: Any) -> None:
+    goals = Goals(goal=three, at_most=three, burst=three, buffer_time=three)
+    assert goals == Goals(goal=3.0, at_most=3.0, burst=3.0, buffer_time=3.0)
+    assert type(goals.burst) is float
+
+
+def test_the_largest_burst_at_the_slowest_rate_is_kept() -> None:
+    goals = Goals(at_most=LEAST_MESSAGES_PER_SECOND, burst=MOST_BURST)
+    bucket = Bucket(*goals.pace(controlled=False))  # type: ignore[arg-type] # both are there
+    bucket.take(0.0)
+    assert bucket.ready_at < 0
+
+
 def test_each_goal_may_be_given_for_each_queue() -> None:
     goals = GoalsByQueue({"goal": {"orders": "60/minute"}, "at_most": 5, "buffer_time": None})
     assert goals.of("orders") == Goals(goal=1.0, at_most=5.0)
@@ -114,6 +134,16 @@ def test_each_goal_may_be_given_for_each_queue() -> None:
 def test_a_mistake_for_one_queue_names_it() -> None:
     with pytest.raises(InputError, match="queue orders: goal is 9/s and at_most is 5/s"):
         GoalsByQueue({"goal": {"orders": 9}, "at_most": 5})
+
+
+@pytest.mark.parametrize("key", [None, 1, b"orders"])
+def test_a_queue_is_named_by_text(key: Any) -> None:
+    for given in ({key: 3}, {"orders": 3, key: 3}):
+        with pytest.raises(InputError) as refused:
+            GoalsByQueue({"at_most": given})
+        assert str(refused.value) == (
+            f"at_most names the queue {key!r}; give the names of queues as text."
+        )
 
 
 def test_a_burst_is_that_of_the_ceiling() -> None:
