@@ -22,14 +22,13 @@ from controlmq.controllers.controller_file import KINDS
 from controlmq.controllers.selector import Selector
 from controlmq.goals import Goals
 from simulator.studies.tournament import peers
-from simulator.studies.tournament.plants import Phase, TrialConsumer, drawn, with_rates
+from simulator.studies.tournament.plants import drawn, with_rates
 from tests.known.goal_cases import (
     LIMITS,
     MOST_SETTLING_SAMPLES,
     PhaseFound,
     best_within,
     buffer_time_found,
-    by_phase,
     counted_soon,
     day,
     have_recovered,
@@ -40,6 +39,7 @@ from tests.known.goal_cases import (
     protected,
     quiet_settling,
     rate_found,
+    slow_rate,
     waiting,
 )
 from tests.known.identified import (
@@ -77,6 +77,13 @@ PUBLISHED = "pi, published poles"
 
 QUIET = ((0.001, 0.011, 0.1), (0.0005, 0.001, 0.005), (0.3, 0.6, 0.9))
 """Of quiet plants: round trips and work in seconds, and the goal as a share of the capacity."""
+
+SLOW_RATES = (
+    (200, "work", "deterministic", 1),
+    (200, "exponential work", "exponential", 8),
+    (2000, "exponential work", "exponential", 8),
+)
+"""Seconds, the work in words and as a distribution, and the number of seeds."""
 
 MODELS, IDENTIFIED = 1000, 40
 """Models drawn, and traces that they come from."""
@@ -170,9 +177,6 @@ def rate() -> dict[str, Any]:
         max(of["goal"] / of[PUBLISHED] for of in (_means(each, metric) for each in by_seed))
         for metric in (0, 1)
     )
-    slow = TrialConsumer("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
-    (half,) = by_phase(slow, Selector(Goals(goal=0.5), LIMITS), 1)
-    arrived = sum(sample.arrivals for sample in half)
     return {
         "error_percent": errors,
         "sd_percent": spreads,
@@ -200,10 +204,14 @@ def rate() -> dict[str, Any]:
                 ),
                 5,
             ),
-            at_most(
-                f"rate of 0.5/s with 1 s of work: {arrived} messages in 200 s, off 100 by %",
-                abs(arrived - 100),
-                5,
+            *(
+                at_most(
+                    f"rate of 0.5/s with {work} of 1 s: messages in {seconds} s, mean of "
+                    f"{seeds} seeds, off what is asked for by %",
+                    100 * abs(slow_rate(seconds, distribution, seeds) - 1),
+                    5,
+                )
+                for seconds, work, distribution, seeds in SLOW_RATES
             ),
         ),
     }

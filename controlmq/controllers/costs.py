@@ -8,6 +8,10 @@ from controlmq.sample import Sample
 COSTLY_SHARE = 0.05
 """Share of handlers' time, or of tokens, from which on a cost is worth telling."""
 
+RANDOM_WORK_IDLE_SHARE = 0.6
+"""Idle share of handlers below which tokens may be lost because work takes longer now and then:
+a burst of 1 loses 7 % of them where handlers are idle for half of their time."""
+
 TOLD_AFTER_SAMPLES = 5
 """Samples in a row for which it must have been so: a single one may be noise."""
 
@@ -82,10 +86,13 @@ def costs(
                 f"{words} {sample.handlers} busy handlers do; give a lower goal or more handlers"
             )
         elif in_vain and in_force == "least":
+            why, more = "", "consumers"
+            if idle < RANDOM_WORK_IDLE_SHARE:
+                why, more = "work that takes longer now and then needs that time, or ", "handlers"
             found[f"goal {goals.goal:g}"] = (
                 f"{words} come whatever the prefetch, though handlers are idle for "
-                f"{100 * idle:.0f} % of their time: network, broker or this process do no more; "
-                "give a lower goal or more consumers"
+                f"{100 * idle:.0f} % of their time: {why}network, broker or this process do no "
+                f"more; give a lower goal or more {more}"
             )
     if goals.at_most is not None and goals.ceiling == goals.at_most:  # no lower goal binds
         if idle > COSTLY_SHARE and sample.unused < COSTLY_SHARE:

@@ -101,7 +101,7 @@ def test_another_thread_that_changes_a_shared_rate_touches_neither_core_nor_log(
 def test_a_shared_rate_has_no_goal_beside_it_later_either() -> None:
     """Everybody would hold the goal by itself, and nobody would say that."""
     _, consumer = running(at_most=100, shared="orders")
-    with pytest.raises(InputError, match="shared='orders' is for at_most, .* and no goal"):
+    with pytest.raises(InputError, match=r"shared='orders' is for at_most, .* and no goal"):
         consumer.goal = 50
     assert consumer.goals == Goals(at_most=100)
 

@@ -64,6 +64,16 @@ def test_a_goal_that_broker_or_network_cannot_reach_is_told_too() -> None:
     )
 
 
+def test_random_work_may_be_why_a_goal_near_the_capacity_is_not_reached() -> None:
+    seen = sample(busy=0.75, unused=0.2)
+    (sentence,) = costs(seen, Goals(goal=120), "least", in_vain=True).values()
+    assert sentence == (
+        "the goal of 120/s is above the 100/s that come whatever the prefetch, though handlers are "
+        "idle for 25 % of their time: work that takes longer now and then needs that time, or "
+        "network, broker or this process do no more; give a lower goal or more handlers"
+    )
+
+
 def test_a_consumer_whose_network_does_no_more_is_told_of() -> None:
     law, prefetch, told = Selector(Goals(goal=20_000), Limits.widest()), 1.0, set()
     for number in range(60):

@@ -155,6 +155,12 @@ def test_a_burst_is_that_of_the_ceiling() -> None:
     assert goals.of("others") == Goals()
 
 
+def test_a_goal_makes_up_for_a_tenth_of_a_second_or_five_messages() -> None:
+    assert Goals(goal=400).pace(controlled=False) == (400.0, 40.0)
+    assert Goals(goal=0.5).pace(controlled=False) == (0.5, 5.0)
+    assert Goals(goal=0.5).pace(controlled=True) == (None, None)
+
+
 def test_a_burst_for_a_queue_without_a_ceiling_is_refused() -> None:
     with pytest.raises(InputError, match="queue mail: burst is for at_most, which is not given"):
         GoalsByQueue({"at_most": {"orders": 5}, "burst": {"mail": 2}})

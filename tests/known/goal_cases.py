@@ -225,6 +225,20 @@ def quiet_settling(round_trip: float, work: float, share: float, law: Controller
     return off[-1] + 1 if off else 0
 
 
+SLOW_GOAL, SLOW_RATE_WORK = 0.5, 1.0
+"""Messages/second, and seconds of work: a rate below that of one message at a time."""
+
+
+def slow_rate(samples: int, distribution: str, seeds: int) -> float:
+    """Messages handed over in this number of seconds, per those of a slow goal; mean of seeds."""
+    phases = [Phase(samples, 0.011, SLOW_RATE_WORK, goal=SLOW_GOAL)]
+    plant = TrialConsumer("slow", phases, distribution)
+    return statistics.fmean(
+        mean_rate(by_phase(plant, Selector(Goals(goal=SLOW_GOAL), LIMITS), seed)[0]) / SLOW_GOAL
+        for seed in range(1, seeds + 1)
+    )
+
+
 # A time in the buffer
 
 PUBLISHED_ROUND_TRIP, PUBLISHED_WORK, SLOW_WORK = 0.1, 0.004, 0.04

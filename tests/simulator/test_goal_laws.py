@@ -35,6 +35,7 @@ from tests.known.goal_cases import (
     protected,
     quiet_settling,
     rate_found,
+    slow_rate,
     waiting,
 )
 
@@ -127,11 +128,27 @@ def test_a_rate_without_a_model_is_there_within_five_samples(share: float, law: 
     assert quiet_settling(0.011, 0.001, share, copy.deepcopy(law)) <= 5
 
 
-def test_a_rate_below_that_of_one_message_at_a_time() -> None:
+@pytest.mark.parametrize(
+    ("samples", "distribution", "seeds"),
+    [(200, "deterministic", 1), (200, "exponential", 4), (2000, "exponential", 2)],
+)
+def test_a_rate_below_that_of_one_message_at_a_time(
+    samples: int, distribution: str, seeds: int
+) -> None:
     """One message in two seconds, with one second of work."""
-    plant = TrialConsumer("slow", [Phase(200, 0.011, 1.0, goal=0.5)])
-    (samples,) = by_phase(plant, Selector(Goals(goal=0.5), LIMITS), 1)
-    assert sum(sample.arrivals for sample in samples) == pytest.approx(100, rel=0.05)
+    assert slow_rate(samples, distribution, seeds) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("handlers", "work", "share"), [(1, 0.05, 0.5), (1, 0.05, 0.8), (4, 0.2, 0.7)]
+)
+def test_a_slow_rate_is_held_although_work_is_random(
+    handlers: int, work: float, share: float
+) -> None:
+    goal = share * handlers / work
+    plant = TrialConsumer("slow", [Phase(600, 0.011, work, handlers, goal)], "exponential")
+    (samples,) = by_phase(plant, Selector(Goals(goal=goal), LIMITS), 1)
+    assert statistics.fmean(sample.rate for sample in samples) == pytest.approx(goal, rel=0.04)
 
 
 def test_a_rate_is_held_with_little_more_than_it_needs() -> None:
