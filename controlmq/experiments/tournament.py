@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from controlmq.experiments.drawing import one_plot, svg
 from controlmq.student import Interval, mean_interval
 from simulator.studies.tournament import METRICS, TABLES, Trial, cost, run_trial
-from simulator.studies.tournament.entries import EXPERIMENT_SAMPLES
+from simulator.studies.tournament.entries import EXPERIMENT_SAMPLES, LIMITS
+from simulator.studies.tournament.peers import MOMS
 from simulator.studies.tournament.plan import HELD_OUT_DRAW, Plan, Row, best_variants, table_of
 from simulator.studies.tournament.plants import DRAWN
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
@@ -132,7 +133,10 @@ def tuning(plan: Plan) -> str:
         f"drawn ones decide who wins. They are those of the seed {plan.draw}, {new} Laws on a "
         "model (P, PI and PID, published or deadbeat, and whatever has `scale 1`) get one of each "
         f"plant, from an experiment of {EXPERIMENT_SAMPLES} samples in its first phase. The others "
-        "know nothing of the plant."
+        "know nothing of the plant. Of PI and PID, `settling` places other poles than the "
+        "published ones, which settle in so many samples. The laws of adaptive-moms use whole "
+        f"prefetches from {MOMS.low:g} to {MOMS.high:g}, as published (`most` raises that of hpa), "
+        f"where ours may use any from {LIMITS.low:g} to {LIMITS.high:,g}."
     )
 
 

@@ -6,7 +6,7 @@ import math
 import random
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +16,10 @@ from controlmq.cli.main import main
 from controlmq.experiments.tournament import NOTES, tuning, verdict
 from controlmq.loop import Controller, Sample
 from simulator.studies.tournament import METRICS, TABLES, Trial, peers, run_trial
+from simulator.studies.tournament.entries import find
 from simulator.studies.tournament.plan import HELD_OUT_DRAW, NAMED, Plan, best_variants, table_of
 from simulator.studies.tournament.plants import DRAWN, Phase, TrialConsumer, named_ceilings
-from simulator.studies.tournament.trials import judge, mean_at_least
+from simulator.studies.tournament.trials import by_phase, judge, mean_at_least
 from simulator.studies.tournament.vector import LAWS, SERVICES, in_flight
 
 PLAN = Plan(tuning=1, held_out=2, seeds=1, messages=500)
@@ -123,6 +124,32 @@ def test_light_tuning_takes_the_variant_with_the_lowest_cost() -> None:
     found = [{"error": float(k), "lost": 0.0} for k in range(len(trials), 0, -1)]
     best = best_variants(trials, found)
     assert best == {"codel": {"interval_samples": 0.3}, "hpa": {"tolerance": 0.02}}
+
+
+@pytest.mark.parametrize("name", ["pi, published poles", "pid, published poles"])
+def test_published_laws_are_tuned_by_the_poles_that_they_are_given(name: str) -> None:
+    """On a quiet consumer each placement starts on its own way, and all end at the goal."""
+    plant = TrialConsumer("quiet", (Phase(30, 0.0115, 0.001, goal=400.0),))
+    ways = []
+    for chosen in find("rate", name).variants:
+        (samples,) = (samples for _, samples in by_phase(plant, find_law(name, plant, chosen), 1))
+        ways.append([sample.rate for sample in samples])
+    assert len(ways) == 3
+    assert len({tuple(way[:8]) for way in ways}) == 3
+    assert [way[-1] for way in ways] == pytest.approx([400.0] * 3, rel=0.02)
+
+
+def find_law(name: str, plant: TrialConsumer, chosen: Mapping[str, float]) -> Controller:
+    """A fresh law of the table of rates, as light tuning makes it."""
+    return find("rate", name).make(plant, **chosen)
+
+
+def test_a_peer_may_go_as_far_as_ours_where_tuning_chooses_so() -> None:
+    assert {"most": 1000.0} in find("rate", "hpa").variants
+    assert peers.hpa()(sample(80.0, 100), 400.0) == 100.0
+    assert peers.hpa(most=1000.0)(sample(80.0, 100), 400.0) == 320.0
+    assert "whole prefetches from 1 to 100" in tuning(Plan())
+    assert "any from 0.1 to 1,000" in tuning(Plan())
 
 
 def test_the_plan_knows_by_how_many_trials_a_law_is_tuned() -> None:

@@ -156,8 +156,11 @@ def _incremental(gain_at: Callable[[float, float], float]) -> Controller:
     return whole(law)
 
 
-def hpa(tolerance: float = 0.0) -> Controller:
-    """Kubernetes' rule: ``round(u goal / y)``, unless the ratio is within a tolerance of 1."""
+def hpa(tolerance: float = 0.0, most: float = MOMS.high) -> Controller:
+    """Kubernetes' rule: ``round(u goal / y)``, unless the ratio is within a tolerance of 1.
+
+    The prefetch goes up to ``most``.
+    """
 
     def law(sample: Sample, goal: float) -> float:
         if not sample.arrivals:
@@ -165,7 +168,7 @@ def hpa(tolerance: float = 0.0) -> Controller:
         ratio = goal / sample.rate
         return sample.prefetch if abs(ratio - 1) <= tolerance else sample.prefetch * ratio
 
-    return whole(law)
+    return whole(law, Limits(MOMS.low, most))
 
 
 def astar(band: float = 0.1) -> Controller:
