@@ -43,6 +43,9 @@ JUDGED_FACTOR = 2.0
 """Factor by which the prefetch must have grown before it is judged what that has brought. A rate
 does not grow in proportion while acks begin to be spread, so less would be judged too early."""
 
+REACHED_SHARE = 0.98
+"""Share of the goal from which on it counts as reached: nothing is in vain then."""
+
 NEARLY_SHARE = 0.95
 """Share of the judged factor from which on it counts as reached."""
 
@@ -63,12 +66,13 @@ class Followed:
         self._reserve = VAIN_GROWTH_RESERVE_FACTOR
         """Factor on what the rate has followed to; none is added again by a try after a rest."""
         self._prefetch = self._rate = 0.0
-        """Where the present growth began."""
+        """Where the present growth began; 0 where none did."""
 
     def judge(self, prefetch: float, rate: float, goal: float) -> None:
         """Take in the means of some samples."""
         fallen = rate < (1 - CHANGED_SHARE) * self._rate
-        if fallen or rate >= goal:
+        reached = rate >= REACHED_SHARE * goal
+        if fallen or reached:
             self.told = {}
         if self._rest.samples:
             self._rest.samples -= 1
@@ -76,7 +80,9 @@ class Followed:
                 self._rest.samples = 0
                 self._begin(prefetch, rate, math.inf if fallen else JUDGED_FACTOR * prefetch)
                 self._reserve = VAIN_GROWTH_RESERVE_FACTOR if fallen else 1.0
-        elif rate >= goal or fallen or prefetch <= self._prefetch or not self._prefetch:
+        elif reached:
+            self._begin(0.0, 0.0, math.inf)  # growth begins where the rate is too low again
+        elif fallen or prefetch <= self._prefetch or not self._prefetch:
             self._begin(prefetch, rate, math.inf)
         elif prefetch >= NEARLY_SHARE * JUDGED_FACTOR * self._prefetch:
             gained = rate / self._rate - 1 if self._rate else math.inf
@@ -124,7 +130,12 @@ class Scale:
         self._noise = 0.0
         self._goal: float | None = None
         self._prefetch: float | None = None
-        self._forget()
+        self._asked = self._arrived = 0.0
+        self._expected: float | None = None
+        """What the last step should have made of the rate, as a multiple of the goal."""
+        self._seen: list[Sample] = []
+        """The samples since it was judged how the rate follows."""
+        self._followed = Followed()
 
     def __call__(self, sample: Sample, goal: float) -> float:
         """The prefetch for the next interval."""
@@ -140,11 +151,11 @@ class Scale:
         self._judge(sample, goal)
         if self._asked < MESSAGES_TO_DECIDE and not self._surely_too_many():
             return self.limits.clamp(sample.prefetch)
-        relative = self._arrived / self._asked
-        self._asked = self._arrived = 0.0
-        wanted = sample.prefetch * self._factor(relative)
+        wanted = sample.prefetch * self._factor(self._arrived / self._asked)
         self._prefetch = self.limits.clamp(min(wanted, self._followed.most))
-        self._expected = relative * self._prefetch / sample.prefetch if sample.prefetch else None
+        factor = self._prefetch / sample.prefetch if sample.prefetch else 1.0
+        self._expected = factor * self._arrived / self._asked
+        self._asked = self._arrived = 0.0
         return self._prefetch
 
     @property
@@ -152,13 +163,11 @@ class Scale:
         """What the user should know at present, by a key."""
         return self._followed.told
 
-    def _forget(self, growth: bool = True) -> None:
+    def _forget(self, growth: bool) -> None:
         """Begin to count again, and with ``growth`` to watch what growth brings."""
         self._asked = self._arrived = 0.0
-        self._expected: float | None = None
-        """What the last step should have made of the rate, as a multiple of the goal."""
-        self._seen: list[Sample] = []
-        """The samples since it was judged how the rate follows."""
+        self._expected = None
+        self._seen = []
         if growth:
             self._followed = Followed()
 
@@ -184,6 +193,8 @@ class Scale:
             self._noise += NOISE_FORGETTING * (noise - self._noise)
         squared = (relative - 1) ** 2
         share = squared / (squared + NOISE_MULTIPLE * self._noise) if squared else 0.0
-        wanted = 1 / (relative * (1 + self._noise)) if relative > 0 else LARGEST_FACTOR
+        # No more than twice that of counts at random: a rate that has jumped is not noisy.
+        scatter = min(self._noise, 2 / self._asked)
+        wanted = 1 / (relative * (1 + scatter)) if relative > 0 else LARGEST_FACTOR
         factor = 1 + max(share, LEAST_REMOVED_ERROR_SHARE) * (wanted - 1)
         return min(max(factor, SMALLEST_FACTOR), LARGEST_FACTOR)
