@@ -67,6 +67,8 @@ class Followed:
         """Factor on what the rate has followed to; none is added again by a try after a rest."""
         self._prefetch = self._rate = 0.0
         """Where the present growth began; 0 where none did."""
+        self._changed = True
+        """Whether the means of the present samples may have some from before a change in them."""
 
     def judge(self, prefetch: float, rate: float, goal: float) -> None:
         """Take in the means of some samples."""
@@ -78,11 +80,16 @@ class Followed:
             self._rest.samples -= 1
             if fallen or not self._rest.samples:
                 self._rest.samples = 0
-                self._begin(prefetch, rate, math.inf if fallen else JUDGED_FACTOR * prefetch)
                 self._reserve = VAIN_GROWTH_RESERVE_FACTOR if fallen else 1.0
-        elif reached:
-            self._begin(0.0, 0.0, math.inf)  # growth begins where the rate is too low again
-        elif fallen or prefetch <= self._prefetch or not self._prefetch:
+                if fallen:
+                    self._begin_later()
+                else:
+                    self._begin(prefetch, rate, JUDGED_FACTOR * prefetch)
+        elif reached or fallen:
+            self._begin_later()
+        elif self._changed:
+            self._changed = False
+        elif prefetch <= self._prefetch or not self._prefetch:
             self._begin(prefetch, rate, math.inf)
         elif prefetch >= NEARLY_SHARE * JUDGED_FACTOR * self._prefetch:
             gained = rate / self._rate - 1 if self._rate else math.inf
@@ -94,6 +101,11 @@ class Followed:
                 self.most = self._reserve * self._prefetch * (1 + max(gained, 0.0))
                 self._rest.begin()
                 self._tell(prefetch, rate, goal)
+
+    def _begin_later(self) -> None:
+        """Growth begins once the rate is too low, by samples that all are from after a change."""
+        self._begin(0.0, 0.0, math.inf)
+        self._changed = True
 
     def _tell(self, prefetch: float, rate: float, goal: float) -> None:
         text = (

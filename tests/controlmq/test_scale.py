@@ -19,7 +19,7 @@ from simulator import (
     SimulatedConsumer,
     load_scenario,
 )
-from simulator.studies.tournament.plants import Phase, TrialConsumer, drive
+from simulator.studies.tournament.plants import Phase, TrialConsumer, drawn, drive, with_rates
 
 
 def sample(prefetch: float, arrivals: int, starved: float = 0.0) -> Sample:
@@ -103,6 +103,12 @@ def test_a_goal_that_nothing_reaches_does_not_raise_the_prefetch_to_its_limit() 
     assert statistics.fmean(step.sample.prefetch for step in steps) < 30  # 3.2 keep it busy
     told = {sentence for step in steps for sentence in step.told}
     assert any("the goal is 400/s and the rate stays at" in sentence for sentence in told)
+
+
+def test_growth_that_a_longer_round_trip_needs_is_not_in_vain() -> None:
+    """Samples from before and after the change must not be taken for one rate."""
+    plant = with_rates(drawn(2, 4242, 2e4))[1]
+    assert not any(step.told for _, step in drive(plant, Scale(Limits.widest()), 3))
 
 
 def test_growth_is_tried_again_where_the_rate_can_follow_later() -> None:
