@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from controlmq.controllers.rest import REST_SAMPLES, Rest
+from controlmq.controllers.rest import Rest
 from controlmq.controllers.scatter import SAME_PREFETCH_FACTOR, Scatter
 from controlmq.sample import Sample
 
@@ -33,6 +33,9 @@ one. Every sample is looked at: two would be exceeded again and again."""
 
 REMEMBERED_MESSAGES = 400.0
 """Messages from which on the rate before growth is a mean of the latest: it scatters by 5 %."""
+
+UNDECIDED_SAMPLES = 5
+"""Samples for which the prefetch stays while too few messages have come to tell."""
 
 GROWTH_AFTER_REST_FACTOR = 2.0
 """Factor on the prefetch that is tried at most after a rest."""
@@ -84,7 +87,7 @@ class Growth:
     prefetch is. A growth by a quarter or more that the rate did not follow, by a fifth of it, is
     taken back to what the rate has followed and a quarter more, and tried again only after a rest,
     which doubles each time. What comes by chance is no gain: where messages are few, or work is
-    random, the prefetch stays where it is until enough were counted, for ten samples at most.
+    random, the prefetch stays where it is until enough were counted, for five samples at most.
 
     Where the number of handlers stays the same, their busy share tells a gain, too. It scatters
     less than the rate, the less the busier they are.
@@ -152,7 +155,7 @@ class Growth:
             sample.busy < 1 - USEFUL_IDLE_SHARE or sample.handlers > self._handlers
         ):
             before, since = self._before, self._since
-            if self._by_chance > self._possible(sample) / 2 and since.samples < REST_SAMPLES:
+            if self._by_chance > self._possible(sample) / 2 and since.samples < UNDECIDED_SAMPLES:
                 return sample.prefetch
             # As far as the rate has followed, the growth was right.
             followed = since.rate / before.rate if before.messages else 1.0

@@ -133,6 +133,7 @@ def turned(consumer: ControlledConsumer, handler_time: float = 0.005) -> Step:
         prefetch=consumer.prefetch,
         arrivals=200,
         handler_time=handler_time,
+        handlers=4,  # one alone congests nothing
     )
     with patch.object(consumer.plant, "observe", lambda: sample):
         consumer.turn()
@@ -153,6 +154,8 @@ def test_a_controller_takes_further_goals_without_a_bump_and_gives_them_up_again
     assert turned(consumer).prefetch == pytest.approx(4.0)
     consumer.goals = Goals(goal=200, buffer_time=0.1, protect=True)
     assert turned(consumer).prefetch == pytest.approx(4.0)
+    for _ in range(5):  # a cut follows a reading of several samples
+        turned(consumer, handler_time=0.05)
     assert turned(consumer, handler_time=0.05).prefetch < 3.9
     before = consumer.prefetch
     consumer.goals = Goals(goal=200)

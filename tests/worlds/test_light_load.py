@@ -51,20 +51,20 @@ def prefetches(world: World, after: float = 0.0) -> list[float]:
     return [sample.prefetch for sample in samples if sample.time > after]
 
 
-@pytest.mark.parametrize("rate", [0.3, 3.0, pytest.param(30.0, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("work", "rate"),
+    [(0.005, 0.3), (0.005, 3.0), pytest.param(0.005, 30.0, marks=SLOW), (0.1, 0.3), (0.1, 3.0)],
+)
 @pytest.mark.parametrize(
     "goals",
     [Goals(), Goals(buffer_time=0.1), Goals(at_most=50), Goals(at_most=5), Goals(goal=20)],
     ids=["least", "buffer time", "at most 50", "at most 5", "goal"],
 )
-@pytest.mark.parametrize("work", [0.005, 0.1])
 def test_messages_that_come_at_random_do_not_raise_the_prefetch(
     goals: Goals, work: float, rate: float
 ) -> None:
     """For ten minutes, to handlers that could do more. Twice is tried now and then, at most four
     times under a ceiling."""
-    if rate * work > 0.5:
-        pytest.skip("this is no light load")
     running, rng, now = world(goals, work, 0, "exponential"), random.Random(1), 0.0
     while now < 600:
         now += rng.expovariate(rate)
@@ -93,24 +93,24 @@ def test_messages_that_come_regularly_do_not_raise_the_prefetch(
 
 
 @pytest.mark.parametrize(
-    ("handlers", "work", "kind"),
+    ("handlers", "work", "kind", "least_share"),
     [
-        (4, 0.05, "uniform"),
-        pytest.param(4, 0.02, "uniform", marks=SLOW),
-        pytest.param(4, 0.02, "exponential", marks=SLOW),
-        pytest.param(8, 0.2, "exponential", marks=SLOW),
-        (4, 1.0, "uniform"),
+        (4, 0.05, "uniform", 0.95),
+        pytest.param(4, 0.02, "uniform", 0.95, marks=SLOW),
+        pytest.param(4, 0.02, "exponential", 0.95, marks=SLOW),
+        pytest.param(8, 0.2, "exponential", 0.95, marks=SLOW),
+        (4, 1.0, "uniform", 0.8),  # so few messages tell little: say handlers=4
     ],
 )
 def test_a_pool_whose_size_nobody_told_is_not_flooded_by_a_full_queue(
-    handlers: int, work: float, kind: str
+    handlers: int, work: float, kind: str, least_share: float
 ) -> None:
     """Messages that wait in the pool look like messages at work."""
     running = world(Goals(), work, handlers, kind)
     running.queues[0].endless = True
     running.advance(until=600.5)
     samples = running.program.subscriptions[0].samples[200:]
-    assert sum(sample.rate for sample in samples) / len(samples) > 0.95 * handlers / work
+    assert sum(sample.rate for sample in samples) / len(samples) > least_share * handlers / work
     found = prefetches(running, after=200)
     assert sum(found) / len(found) < 8 * handlers
 
