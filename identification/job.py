@@ -48,11 +48,9 @@ def identify(
     return fit_groups(_read_cells(spark, path, sorting), offset=offset, linear_range=checked)
 
 
-def curve(
-    spark: SparkSession, path: str | os.PathLike[str], *, bin_width: float = 1.0
-) -> list[Curve]:
+def curve(spark: SparkSession, path: str | os.PathLike[str]) -> list[Curve]:
     """The curve of every group in the traces at ``path``, from all rows, groups in order."""
-    return curves_of(_read_cells(spark, path, Sorting(held_out=0, bin_width=bin_width)))
+    return curves_of(_read_cells(spark, path, Sorting(held_out=0)))
 
 
 def diagnose_traces(

@@ -49,21 +49,18 @@ LOCAL_SHUFFLE_PARTITIONS = 8
 
 
 @contextmanager
-def session(
-    master: str = "local[*]", *, remote: str | None = None, progress: bool = False
-) -> Iterator[SparkSession]:
+def session(master: str = "local[*]", *, remote: str | None = None) -> Iterator[SparkSession]:
     """A Spark session for a ``with`` block; a session that already runs is used and left on.
 
     ``master`` is Spark's own notation, ``local[2]`` for two cores of this machine. ``remote``
     is the URL of a Spark Connect server, ``sc://host:15002``, to be used instead. Executors
-    elsewhere get this project's code. ``progress`` shows Spark's progress bar on standard error,
-    and with it what Spark and Java print when they start.
+    elsewhere get this project's code.
     """
     running = _running()
     if running is not None:
         yield running
         return
-    spark = _start(master, progress) if remote is None else _connect(remote)
+    spark = _start(master) if remote is None else _connect(remote)
     with _interruptible(), tempfile.TemporaryDirectory(prefix="controlmq-code-") as folder:
         try:
             if remote is not None or not master.startswith("local"):
@@ -155,7 +152,7 @@ def _ship_code(spark: SparkSession, folder: Path) -> None:
     spark.addArtifacts(str(archive), pyfile=True)
 
 
-def _start(master: str, progress: bool) -> SparkSession:
+def _start(master: str) -> SparkSession:
     if not MASTER.fullmatch(master):
         raise InputError(
             f"the Spark master is {master!r}; give local[*], local[N], spark://HOST:PORT, yarn or "
@@ -174,7 +171,7 @@ def _start(master: str, progress: bool) -> SparkSession:
     conf.setMaster(master).setAppName("controlmq")
     conf.set("spark.log.level", "ERROR")
     conf.set("spark.ui.enabled", "false")
-    conf.set("spark.ui.showConsoleProgress", str(progress).lower())
+    conf.set("spark.ui.showConsoleProgress", "false")
     conf.set("spark.sql.session.timeZone", "UTC")
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -186,7 +183,7 @@ def _start(master: str, progress: bool) -> SparkSession:
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as chatter:
         try:
             if SparkContext._gateway is None:
-                output = {} if progress else {"stdout": chatter, "stderr": chatter}
+                output = {"stdout": chatter, "stderr": chatter}
                 gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]
                 return SparkSession(SparkContext(conf=conf, gateway=gateway))
             return SparkSession(SparkContext(conf=conf))
