@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from controlmq.controllers.limits import Limits
 from controlmq.loop import Controller, Sample
+from controlmq.published import PI_GAINS
 
 MOMS = Limits(1.0, 100.0)
 """The limits of gfads/adaptive-moms."""
@@ -65,7 +66,7 @@ def on_off_hysteresis(band: float = 100.0) -> Controller:
     return whole(law)
 
 
-KP, KI = -0.0016, 0.006
+KP, KI = PI_GAINS.kp, PI_GAINS.ki
 """The published gains, for a consumer that does some 80 messages/second more per message of
 prefetch."""
 
