@@ -31,8 +31,6 @@ class AsynchronousAdapter(PikaAdapter):
     def __init__(self, channel: AdaptiveChannel) -> None:
         super().__init__(channel)
         self._plain: Any = super(AdaptivePikaChannel, channel)
-        self._check_open = private.open_check(channel)
-        self._send = private.sender(channel)
         self._cycle_end_due = False
         self._cycle_from = 0.0
         """When it began: the first message of what pika reads now, or the first ack."""
