@@ -15,7 +15,8 @@ import numpy as np
 from identification.statistics import Floats, Integers, Mask
 
 FEWEST_LEVELS = 5
-"""Two levels a line, and one over: with fewer, a broken stick fits anything."""
+"""Levels of prefetch. Two lines need two levels each; with fewer than five, two lines fit any
+curve."""
 
 SLOPE_SHARE_ABOVE_KNEE = 0.5
 """Share of the slope that may remain above a knee; a slighter bend still counts as linear."""

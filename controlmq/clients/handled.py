@@ -102,7 +102,8 @@ class GivenAcks:
         self._given.clear()
 
     def lose(self, now: float, whose: Callable[[Any], bool] = lambda key: True) -> None:
-        """Messages of acks may be delivered again: of all acks, or of those ``whose`` picks."""
+        """The acks whose keys ``whose`` accepts may be lost: their messages may be delivered
+        again."""
         self._forget_old(now)
         lost, given = self._lost, self._given
         for key in [key for key, until in lost.items() if until <= now]:

@@ -21,7 +21,7 @@ log = logging.getLogger("controlmq")
 LOOPBACK = "127.0.0.1"
 
 LARGEST_BODY_BYTES = 10_000
-"""What a request may bring: a goal is a few bytes."""
+"""Bytes that the body of a request may have; a goal takes a few."""
 
 CLOSING_SECONDS = 0.05
 """The longest that closing waits for the thread of a server, which wakes up this often."""

@@ -202,7 +202,7 @@ class AdaptiveChannel(pyamqp.Channel):  # type: ignore[misc]
                     self.runner.unpark(tag)
 
     def _answered(self, tag: int) -> Note | None:
-        """Celery answers a message, which is none of ours any more."""
+        """Celery answers a message: forget what was known of it."""
         if tag in self._timed:
             self.due(tag)
         note = self._notes.pop(tag, None)

@@ -1,4 +1,4 @@
-"""Saves tasks in greenlets the search for a result backend where there is none.
+"""Lets greenlets share the disabled result backend, so that no task searches for it again.
 
 Celery keeps its result backend for each thread, and with green pools every task is a thread of its
 own. So it looks for the backend with every task, in the files of all installed packages, also for

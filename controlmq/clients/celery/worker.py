@@ -22,8 +22,8 @@ from controlmq.controllers.limits import Limits
 from controlmq.loop import Sample
 
 LINGER_SECONDS = 1.0
-"""Seconds for which held acks make up for slots that Celery asks for no more, before lanes go: it
-seldom asks for another prefetch soon."""
+"""Seconds after which a lane that Celery no longer asks for is retired; until then acks are held.
+Celery seldom changes its prefetch soon again."""
 
 log = logging.getLogger("controlmq")
 

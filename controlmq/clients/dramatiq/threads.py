@@ -38,7 +38,7 @@ class QueueThreads:
         """Each queue has its own, whatever thread a message goes to."""
 
     def came(self) -> float:
-        """A message waits from now on, which is returned."""
+        """Count a message that waits from now on; returns the time."""
         with self._lock:
             now = clock()
             self._times.came(now)
@@ -50,7 +50,7 @@ class QueueThreads:
             self._times.left(clock())
 
     def started(self, since: float) -> float:
-        """A message that had waited since then runs from now on, which is returned."""
+        """Count a message that waited since then and runs now; returns the time."""
         with self._lock:
             now = clock()
             self._times.started(since, now)
