@@ -218,6 +218,8 @@ class Core(Messages):
         consumer.now = now
         consumer.limits = limits
         consumer.actuate(consumer.window.target)
+        self._take_notices(consumer)
+        self._changed(consumer, now)
 
     def block(self, now: float) -> None:
         """The broker has stopped reading from the connection: lanes stay as they are."""
@@ -260,7 +262,6 @@ class Core(Messages):
         consumer.now = now
         consumer.unfix(controlled=controlled)
         self.limited(consumer, limits, now)
-        self._attend_by(consumer, now)
 
     def retarget(self, consumer: Consumer, prefetch: float, now: float) -> None:
         """Aim a consumer at another prefetch, at once."""
