@@ -82,22 +82,22 @@ class Gate:
     def opens_at(self) -> float:
         """When the next message may be handed over, in seconds; infinite if the lease ends first.
 
-        That it has ended is seen when a message is to be handed over.
+        That it has ended is noted when a message is to be taken.
         """
         opens_at = -math.inf if self.bucket is None else self.bucket.ready_at
         return opens_at if opens_at < self.until else math.inf
 
     def is_open(self, now: float) -> bool:
         """Whether a message may be handed over now."""
-        if now >= self.until:
-            self.until = -math.inf
-        return now >= self.opens_at
+        return now < self.until and now >= self.opens_at
 
     def take(self, now: float) -> Arrived | None:
         """The next message to hand over, which is counted; None if none may go now."""
         if not self.waiting:
             return None
         self._learn_lateness(now)
+        if now >= self.until:
+            self.until = -math.inf  # so that nobody asks again before there is another lease
         if not self.is_open(now):
             return None
         self._asked_early = True

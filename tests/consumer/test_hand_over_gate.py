@@ -69,3 +69,11 @@ def test_a_handler_that_is_busy_for_long_is_hardly_taken_for_a_late_timer() -> N
     assert gate.take(now) is not None
     assert gate.take(gate.ask_at + 5.0) is not None
     assert gate.opens_at - gate.ask_at < 0.001
+
+
+def test_asking_whether_a_gate_is_open_changes_nothing() -> None:
+    gate = gate_with(3)
+    gate.until = 2.0
+    before = vars(gate) | {"waiting": list(gate.waiting)}
+    assert [gate.is_open(now) for now in (1.0, 2.0, 1.0)] == [True, False, True]
+    assert vars(gate) | {"waiting": list(gate.waiting)} == before
