@@ -6,6 +6,7 @@ Every code block of a page is run or checked, or is marked as an excerpt by a co
 from __future__ import annotations
 
 import configparser
+import inspect
 import itertools
 import re
 import shlex
@@ -19,6 +20,7 @@ import pytest
 
 from benchmarks.__main__ import names
 from controlmq.cli.main import COMMANDS, parsed
+from controlmq.consumer.core import Core
 from simulator import parse_scenario
 from tests.pages import BLOCKS, EXCERPT, NEEDS_A_BROKER, PAGES, ROOT, RUN_BY, Block
 
@@ -262,3 +264,14 @@ def test_the_glossary_lists_the_terms_with_a_second_meaning() -> None:
     introduction, _, rows = glossary.partition("\n## ")
     listed = re.findall(r"\*([^*]+)\*", introduction)
     assert listed == re.findall(r"^\| ([^|]+) \|[^|]* Second, ", rows, re.MULTILINE)
+
+
+def test_the_architecture_page_lists_all_that_a_core_can_be_told() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| in (events) | out |\n|---|---|\n")[2].partition("\n\n")[0]
+    told, out = zip(*(row.split("|")[1:3] for row in table.splitlines()), strict=True)
+    events = re.findall(r"`(\w+)`", "".join(told))
+    answers = {"take_acks", "take_returns", "hand_over"}
+    assert answers <= set(re.findall(r"`(\w+)(?:\(\))?`", "".join(out)))
+    methods = {name for name, _ in inspect.getmembers(Core, inspect.isfunction)}
+    assert sorted(events) == sorted(name for name in methods - answers if name[0] != "_")
