@@ -112,13 +112,18 @@ class Circumstances:
 def drawn(rng: random.Random, seed: int) -> Circumstances:
     """The circumstances of a seed.
 
-    One world in 16 is steady, one in 48 has a constant controller, the others are disturbed.
-    Of these, the even seeds have a restless network.
+    One world in 16 is steady, one in 48 has a constant controller, in one in 48 a large lane has to
+    shrink, and in one in 48 a second lane may be refused before the queue is known to share. The
+    others are disturbed. Of these, the even seeds have a restless network.
     """
     chosen = rng.random()
     if chosen < 1 / 16:
         return _steady(rng)
-    return _spaced(rng) if chosen < 1 / 12 else disturbed(rng, seed)
+    if chosen < 1 / 12:
+        return _spaced(rng)
+    if chosen < 5 / 48:
+        return _shrinking(rng)
+    return _refusing(rng) if chosen < 1 / 8 else disturbed(rng, seed)
 
 
 def _steady(rng: random.Random) -> Circumstances:
@@ -152,6 +157,49 @@ def _spaced(rng: random.Random) -> Circumstances:
         events=800,
         steady=True,
         paced=True,
+    )
+
+
+def _shrinking(rng: random.Random) -> Circumstances:
+    """One large lane whose prefetch falls by more than acks may be held for."""
+    handlers = rng.choice((0, 0, 4))
+    return Circumstances(
+        target=float(rng.choice((14, 20, 40))),
+        controlled=False,
+        max_held=rng.choice((1, 2)),
+        max_hold=rng.choice((2.0, 10.0)),
+        interval=rng.choice((0.2, 1.0)),
+        delay=rng.choice((0.0001, 0.001, 0.005)),
+        jitter=rng.choice((0.0, 0.001)),
+        work=rng.choice(("constant", "uniform", "exponential")),
+        mean_work=rng.choice((0.0005, 0.003)),
+        handlers=handlers,
+        door=not handlers,
+        in_turn=rng.random() < 0.5,
+        events=250,
+        ending="settle",
+    )
+
+
+def _refusing(rng: random.Random) -> Circumstances:
+    """Small lanes, of which the broker refuses some, also the second of an ``auto`` window."""
+    handlers = rng.choice((0, 0, 4))
+    return Circumstances(
+        target=float(rng.choice((6, 10, 14))),
+        window="auto",
+        controlled=True,
+        max_held=rng.choice((1, 2)),
+        interval=rng.choice((0.2, 1.0)),
+        delay=rng.choice((0.0001, 0.001, 0.005)),
+        jitter=rng.choice((0.0, 0.001)),
+        work=rng.choice(("constant", "uniform", "exponential")),
+        mean_work=rng.choice((0.0005, 0.003)),
+        handlers=handlers,
+        door=not handlers,
+        in_turn=rng.random() < 0.5,
+        events=250,
+        refusals=0.5,
+        ending="settle",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -238,6 +239,37 @@ def the_window_asks_for_one_slot_too_many(patch: pytest.MonkeyPatch) -> None:
 
 def a_deadlock_after_the_broker_blocked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "unblocked", lambda self, now: self._attend_all(now))
+
+
+def a_shared_queue_never_gets_a_second_lane(patch: pytest.MonkeyPatch) -> None:
+    first_message = Consumer.first_message
+
+    def learn_less(self: Consumer, headers: dict[str, Any]) -> None:
+        may_grow = self.plan.may_grow
+        first_message(self, headers)
+        self.plan.may_grow = may_grow
+
+    patch.setattr(Consumer, "first_message", learn_less)
+
+
+def no_lane_follows_a_refused_second_one(patch: pytest.MonkeyPatch) -> None:
+    lane_gone = Consumer.lane_gone
+
+    def give_up(self: Consumer, lane: Lane) -> None:
+        may_grow = self.plan.may_grow
+        lane_gone(self, lane)
+        self.plan.may_grow = may_grow
+
+    patch.setattr(Consumer, "lane_gone", give_up)
+
+
+def a_barren_lane_stays(patch: pytest.MonkeyPatch) -> None:
+    barren_lane = Consumer.barren_lane
+
+    def keep(self: Consumer) -> None:
+        barren_lane(self)
+
+    patch.setattr(Consumer, "barren_lane", keep)
 
 
 def a_refused_lane_is_still_expected(patch: pytest.MonkeyPatch) -> None:
@@ -490,6 +522,10 @@ DEFECTS: dict[Defect, str] = {
     a_commit_is_not_waited_for: "504: unexpected command while processing 'tx.commit'",
     a_lane_counts_as_stuck_before_its_turn: "the log says without a reason",
     a_lane_that_may_be_refused_counts_as_stuck: "the log says without a reason",
+    the_last_lane_is_never_replaced: "the window stays at",
+    a_shared_queue_never_gets_a_second_lane: "the window stays at",
+    no_lane_follows_a_refused_second_one: "the window stays at",
+    a_barren_lane_stays: "the window stays at",
 }
 
 RARE_DEFECTS: dict[Defect, str] = {
@@ -497,6 +533,5 @@ RARE_DEFECTS: dict[Defect, str] = {
     a_frame_for_several_includes_a_fetched_message: "is on the wire, and was sent before",
     a_deadlock_after_the_broker_blocked: "the window stays at",
     a_pacer_never_makes_up: "were due",
-    the_last_lane_is_never_replaced: "the window stays at",
 }
 """Found after more than a few seeds."""

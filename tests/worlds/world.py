@@ -406,10 +406,14 @@ class World:
     def _settled(self, each: Subscription) -> bool:
         """Whether a consumer has the slots that its target asks for."""
         given = self.circumstances
-        if each.consumer.kind != "lanes":
+        if given.window == "auto" and given.single_active:
+            return each.lanes == 1
+        if each.consumer.kind == "single":
             return True
         if each.asked < math.ceil(each.target):
             return False
+        if each.consumer.kind == "auto":
+            return True  # it has not shown that it shares, so that no lane is retired
         slots = sum(lane.size for lane in each.queue.lanes) - each.held
         # A lane goes once all its messages have come, for which acks must be kept long enough,
         # and the client of handlers that it runs itself must tell what has come.
