@@ -30,11 +30,16 @@ MESSAGES = 40_000
 COST_MESSAGES, COST_PREFETCH, REPETITIONS = 10_000, 50, 5
 
 
-def address(url: str) -> tuple[str, str, str]:
-    """Where to connect, and as whom."""
+def connect(container: Any, url: str) -> Any:
+    """A connection of Proton's container to the broker."""
     given = pika.URLParameters(url)
-    credentials = given.credentials
-    return f"amqp://{given.host}:{given.port}", credentials.username, credentials.password
+    return container.connect(
+        f"amqp://{given.host}:{given.port}",
+        user=given.credentials.username,
+        password=given.credentials.password,
+        allowed_mechs="PLAIN",
+        allow_insecure_mechs=True,
+    )
 
 
 def change(url: str, queue: str) -> dict[str, Any]:
@@ -53,14 +58,7 @@ def change(url: str, queue: str) -> dict[str, Any]:
 
         def on_start(self, event: Any) -> None:
             self.container = event.container
-            where, user, password = address(url)
-            self.connection = event.container.connect(
-                where,
-                user=user,
-                password=password,
-                allowed_mechs="PLAIN",
-                allow_insecure_mechs=True,
-            )
+            self.connection = connect(event.container, url)
             self.receiver = event.container.create_receiver(self.connection, f"/queues/{queue}")
             self.receiver.flow(self.target)
             event.container.schedule(CHANGE_SECONDS, Timer(self.change))
@@ -130,14 +128,7 @@ def cost_proton(url: str, queue: str) -> float:
             self.left = COST_MESSAGES
 
         def on_start(self, event: Any) -> None:
-            where, user, password = address(url)
-            self.connection = event.container.connect(
-                where,
-                user=user,
-                password=password,
-                allowed_mechs="PLAIN",
-                allow_insecure_mechs=True,
-            )
+            self.connection = connect(event.container, url)
             event.container.create_receiver(self.connection, f"/queues/{queue}")
             self.start = time.process_time()
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from controlmq.clients import kill_switch
 from controlmq.clients.celery.worker import AdaptiveWorker
 from controlmq.clients.channel_runner import Runner, clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
@@ -135,15 +134,6 @@ def test_what_has_all_its_tokens_again_is_not_remembered() -> None:
         queue = f"replies-{number}"
         runner.cancel(subscribed(bounds, runner, queue=queue, tag=queue).plant)
     assert [each.queue for each in bounds._begun] == ["replies-4"]
-
-
-@pytest.fixture
-def switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that switches off while it is there."""
-    file = tmp_path / "off"
-    monkeypatch.delenv(kill_switch.VARIABLE, raising=False)
-    monkeypatch.setenv(kill_switch.FILE_VARIABLE, str(file))
-    return file
 
 
 @pytest.mark.parametrize("starts_off", [False, True])

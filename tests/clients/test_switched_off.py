@@ -30,15 +30,6 @@ class Client:
         self.runner.lane_opened(lane)
 
 
-@pytest.fixture
-def switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that switches off while it is there."""
-    file = tmp_path / "off"
-    monkeypatch.delenv(kill_switch.VARIABLE, raising=False)
-    monkeypatch.setenv(kill_switch.FILE_VARIABLE, str(file))
-    return file
-
-
 def subscribed(last: ControlledConsumer | None = None, **settings: Any) -> ControlledConsumer:
     """A consumer on a connection of its own, which goes on from the one before."""
     client = Client()

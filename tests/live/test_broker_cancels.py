@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +12,8 @@ from controlmq.controllers import Limits
 from tests.testbed import Broker
 from tests.testbed.publishing import (
     DeclareQueue,
-    connected,
     declare_queue,
+    declared_queue,
     delete_queue,
     fill,
     process_until,
@@ -27,12 +26,9 @@ TIMEOUT_MS = 1000
 @pytest.fixture
 def impatient_queue(broker: Broker) -> Iterator[str]:
     """A quorum queue with a consumer timeout."""
-    name = f"impatient-{uuid.uuid4().hex[:12]}"
-    arguments = {"x-queue-type": "quorum", "x-consumer-timeout": TIMEOUT_MS}
-    with connected(broker.parameters) as connection:
-        connection.channel().queue_declare(name, durable=True, arguments=arguments)
-    yield name
-    delete_queue(broker.parameters, name)
+    arguments: dict[str, object] = {"x-consumer-timeout": TIMEOUT_MS}
+    with declared_queue(broker.parameters, "quorum", arguments) as name:
+        yield name
 
 
 def test_a_consumer_that_timed_out_is_cancelled_for_good(

@@ -7,7 +7,6 @@ its queue. Where every slot is filled, so that nothing is on its way, a stop add
 from __future__ import annotations
 
 import signal
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 from controlmq.clients.pika.wrap import wrap
 from tests.live.processes import Notes, command, ended, running, wait_for
 from tests.testbed import Broker
-from tests.testbed.publishing import connected, delete_queue, fill
+from tests.testbed.publishing import connected, declared_queue, fill
 
 SLOTS = (5, 10, 15, 20)
 """The prefetch as it grows: each step is one more lane."""
@@ -29,12 +28,8 @@ COUNT = 100
 @pytest.fixture
 def limited_queue(broker: Broker) -> Iterator[str]:
     """A quorum queue that drops a message when it has gone back ``STOPS + 1`` times."""
-    name = f"limited-{uuid.uuid4().hex[:12]}"
-    arguments = {"x-queue-type": "quorum", "x-delivery-limit": STOPS}
-    with connected(broker.parameters) as connection:
-        connection.channel().queue_declare(name, durable=True, arguments=arguments)
-    yield name
-    delete_queue(broker.parameters, name)
+    with declared_queue(broker.parameters, "quorum", {"x-delivery-limit": STOPS}) as name:
+        yield name
 
 
 def delivery_count(properties: Any) -> int:

@@ -75,9 +75,11 @@ def delete_queue(parameters: Any, name: str) -> None:
 
 
 @contextmanager
-def declared_queue(parameters: Any, kind: QueueKind = "classic") -> Iterator[str]:
-    """A queue for the length of a ``with`` block."""
-    name = declare_queue(parameters, kind)
+def declared_queue(
+    parameters: Any, kind: QueueKind = "classic", arguments: dict[str, object] | None = None
+) -> Iterator[str]:
+    """A queue for the length of a ``with`` block; ``arguments`` are further ones."""
+    name = declare_queue(parameters, kind, arguments=arguments)
     try:
         yield name
     finally:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from controlmq.clients import kill_switch
 from controlmq.clients.celery.channel import AdaptiveChannel
 from controlmq.clients.celery.worker import LINGER_SECONDS, AdaptiveWorker
 from controlmq.clients.channel_runner import Runner, clock
@@ -151,15 +150,6 @@ def test_the_only_subscription_has_room_for_all_that_celery_will_ask_for() -> No
     (lane,) = client.asked
     assert lane.size == 4  # 2 processes times a multiplier of 2
     assert consumer.prefetch == 2
-
-
-@pytest.fixture
-def switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of the kill switch, which is on while it is there."""
-    file = tmp_path / "off"
-    monkeypatch.delenv(kill_switch.VARIABLE, raising=False)
-    monkeypatch.setenv(kill_switch.FILE_VARIABLE, str(file))
-    return file
 
 
 def rates(consumers: list[ControlledConsumer]) -> list[float | None]:
