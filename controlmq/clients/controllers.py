@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING, Any
 
 from controlmq.clients.settings import Settings
 from controlmq.controllers import Limits, OpenLoop
@@ -10,6 +11,9 @@ from controlmq.controllers.selector import Selector
 from controlmq.errors import InputError
 from controlmq.goals import Goals
 from controlmq.loop import Controller, Sample
+
+if TYPE_CHECKING:
+    from controlmq.clients.controlled_consumer import ControlledConsumer
 
 
 class Controllers:
@@ -68,4 +72,21 @@ def combined(goals: Goals, limits: Limits | None, controller: Controller) -> Con
 
 def hold(sample: Sample, goal: float) -> float:
     """The controller of a consumer with a fixed prefetch."""
+    return sample.prefetch
+
+
+def words_after(last: ControlledConsumer, words: dict[str, Any]) -> dict[str, Any]:
+    """The words for the channel of a consumer that goes on from ``last``, which adapts.
+
+    It takes over the controller, whose file may be missing just now; until then one stands in.
+    """
+    limits = last.limits_for(words.get("window", "auto"))
+    words = words | {"limits": limits, "interval": last.plant.interval}
+    if words.get("controller") is None and words.get("model") is None:
+        return words
+    return words | {"controller": stand_in, "model": None}
+
+
+def stand_in(sample: Sample, goal: float) -> float:
+    """The controller of a new consumer until it takes over that of the one before."""
     return sample.prefetch

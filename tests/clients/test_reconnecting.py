@@ -7,6 +7,7 @@ from unittest.mock import MagicMock, Mock, patch
 
 import pytest
 
+from controlmq.clients.controllers import stand_in
 from controlmq.clients.pika import service
 from controlmq.clients.pika.service import Service
 
@@ -29,7 +30,7 @@ LAWS = [{"controller": "pi", "model": "gone.json"}, {"controller": "gone.json"}]
 @pytest.mark.parametrize("given", [*LAWS, {"model": "gone.json"}])
 def test_a_service_reads_no_file_again(given: dict[str, Any]) -> None:
     words = wrapped_again(goal=200, **given)
-    assert words["controller"] is service._stand_in
+    assert words["controller"] is stand_in
     assert (words["model"], words["interval"]) == (None, 10.0)
 
 
@@ -41,7 +42,7 @@ def test_a_service_without_a_controller_gets_none() -> None:
 def test_dramatiq_reads_no_file_again(given: dict[str, Any]) -> None:
     consumer = pytest.importorskip("controlmq.clients.dramatiq.consumer")
     words = consumer._words({"goal": 200, **given}, LAST)
-    assert words["controller"] is consumer._stand_in
+    assert words["controller"] is stand_in
     assert (words["model"], words["interval"]) == (None, 10.0)
     assert consumer._words({"goal": 200, **given}, None) == {
         "controller": None,

@@ -16,10 +16,10 @@ from pika.exceptions import AMQPChannelError, AMQPConnectionError
 
 from controlmq.clients.channel_runner import clock
 from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import words_after
 from controlmq.clients.dramatiq.threads import QueueThreads
 from controlmq.clients.handled import GivenAcks
 from controlmq.clients.pika.wrap import wrap
-from controlmq.loop import Sample
 
 __all__ = ["AdaptiveConsumer", "PlainConsumer"]
 
@@ -184,14 +184,7 @@ def _words(words: dict[str, Any], last: ControlledConsumer | None) -> dict[str, 
     if controller is None and words.get("model") is None:
         return words
     if last is not None and last.adapts:
-        # The law itself is taken over later; its file may be missing just now.
-        going_on = {"controller": _stand_in, "model": None, "limits": last.limits}
-        return {**words, **going_on, "interval": last.plant.interval}
+        return words_after(last, words)
     with suppress(Exception):  # what cannot be copied is used as it is
         controller = copy.deepcopy(controller)
     return {**words, "controller": controller}
-
-
-def _stand_in(sample: Sample, goal: float) -> float:
-    """A controller that stands in until a new consumer takes over that of the one before."""
-    return sample.prefetch

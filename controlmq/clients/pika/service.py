@@ -18,6 +18,7 @@ from pika.exceptions import (
 
 from controlmq.clients.backoff import Backoff
 from controlmq.clients.controlled_consumer import ControlledConsumer
+from controlmq.clients.controllers import words_after
 from controlmq.clients.health import Health
 from controlmq.clients.pika.connecting import (
     RefusedError,
@@ -38,7 +39,6 @@ from controlmq.clients.pika.wrap import wrap
 from controlmq.clients.settings import settings_from
 from controlmq.clients.stopping import Stop
 from controlmq.errors import ControlmqError, InputError
-from controlmq.loop import Sample
 from controlmq.urls import shown
 
 log = logging.getLogger("controlmq")
@@ -214,12 +214,7 @@ class Service:
         """A wrapped channel that consumes, from the second time on from where the last one was."""
         last, settings = self._consumer, self._settings
         if last is not None and last.adapts:
-            if settings.get("controller") is not None or settings.get("model") is not None:
-                # The law itself is taken over below; its file may be missing just now.
-                settings = settings | {"controller": _stand_in, "model": None}
-            limits = last.limits_for(settings.get("window", "auto"))
-            settings = settings | {"prefetch": None, "limits": limits}
-            settings["interval"] = last.plant.interval
+            settings = words_after(last, settings) | {"prefetch": None}
         channel = wrap(connection.channel(), go_on_from=self._channel, **settings)
         self._channel = channel
         tag = channel.basic_consume(self._queue, self._dispatcher)
@@ -271,8 +266,3 @@ class Service:
         until = time.monotonic() + pause
         while time.monotonic() < until and not self.stop.wanted:
             time.sleep(min(pause, SERVE_EVERY_SECONDS))
-
-
-def _stand_in(sample: Sample, goal: float) -> float:
-    """A controller that stands in until a new consumer takes over that of the one before."""
-    return sample.prefetch
