@@ -25,7 +25,7 @@ from tests.testbed.publishing import QueueKind, declared_queue, fill
 CHANGES = 300
 CHANGE_SECONDS = 0.02
 WORK_SECONDS = 0.004
-MOST = 20
+LARGEST_PREFETCH = 20
 MESSAGES = 40_000
 COST_MESSAGES, COST_PREFETCH, REPETITIONS = 10_000, 50, 5
 
@@ -69,7 +69,7 @@ def change(url: str, queue: str) -> dict[str, Any]:
                 self.connection.close()
                 return
             self.allowed = max(self.receiver.credit + self.unsettled, 1)
-            self.target = draw.randint(1, MOST)
+            self.target = draw.randint(1, LARGEST_PREFETCH)
             if self.receiver.credit + self.unsettled > self.target and self.receiver.credit:
                 self.receiver.drain(0)
                 self.drains += 1

@@ -14,7 +14,8 @@ from typing import Any
 from benchmarks.measure import spread
 
 REPETITIONS = 20
-ALLOWED = 1.5
+ALLOWED_TIME_RATIO = 1.5
+"""Times what importing pika takes."""
 
 
 STATEMENTS = {
@@ -46,6 +47,6 @@ def run() -> dict[str, Any]:
         **{f"{name}_seconds": spread(values) for name, values in taken.items()},
         "wrap_ratio": medians["wrap"] / medians["pika"],
         "ratio": ratio,
-        "allowed": ALLOWED,
-        "met": ratio <= ALLOWED,
+        "allowed": ALLOWED_TIME_RATIO,
+        "met": ratio <= ALLOWED_TIME_RATIO,
     }

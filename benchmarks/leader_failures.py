@@ -46,13 +46,13 @@ GOAL = 200.0
 """Messages/second."""
 INTERVAL = 1.0
 """Seconds a sample."""
-TOGETHER = 5
+SAMPLES_IN_A_ROW = 5
 """Samples in a row that have to be at the goal."""
 MEAN_WITHIN = 0.05
 """Share of the goal that their mean may be off."""
 EACH_WITHIN = 0.15
 """Share of the goal that each of them may be off: a second of 200 messages varies by 4 %."""
-ALLOWED = 30
+ALLOWED_RECOVERY_SAMPLES = 30
 """Samples from a failure to the last of those at the goal."""
 PATIENCE = 120.0
 """Seconds after which a consumer that is not back at its goal is given up."""
@@ -155,10 +155,10 @@ def samples_until_goal(samples: Sequence[tuple[float, float]], since: float) -> 
     was not connected.
     """
     later = [sample for sample in samples if sample[0] > since + INTERVAL]
-    for first in range(len(later) - TOGETHER + 1):
-        together = later[first : first + TOGETHER]
+    for first in range(len(later) - SAMPLES_IN_A_ROW + 1):
+        together = later[first : first + SAMPLES_IN_A_ROW]
         begin, end = together[0][0], together[-1][0]
-        if end - begin < TOGETHER * INTERVAL and at_goal([rate for _, rate in together]):
+        if end - begin < SAMPLES_IN_A_ROW * INTERVAL and at_goal([rate for _, rate in together]):
             return round((end - since) / INTERVAL)
     return None
 
@@ -215,7 +215,7 @@ def run() -> dict[str, Any]:
             "handled_again": times.total() - len(times),
             "exit_code": exit_code,
             "samples_until_goal": [each["samples_until_goal"] for each in failures],
-            "allowed": f"lost 0, at most {ALLOWED} samples",
+            "allowed": f"lost 0, at most {ALLOWED_RECOVERY_SAMPLES} samples",
             "failures": failures,
         }
         return {**found, "met": met(found)}
@@ -223,7 +223,10 @@ def run() -> dict[str, Any]:
 
 def met(found: Mapping[str, Any]) -> bool:
     """Whether nothing was lost and the consumer was back at the goal in time after each failure."""
-    back = [each is not None and each <= ALLOWED for each in found["samples_until_goal"]]
+    back = [
+        each is not None and each <= ALLOWED_RECOVERY_SAMPLES
+        for each in found["samples_until_goal"]
+    ]
     return bool(found["lost"] == 0 and found["exit_code"] == 0 and back and all(back))
 
 
@@ -260,10 +263,10 @@ def table(found: Mapping[str, Any]) -> str:
             pages.table(columns, rows),
             f"RabbitMQ {found['rabbitmq']}, goal {found['goal']:g}/s: {found['published']:,} "
             f"messages confirmed, {found['lost']} lost, {found['handled_again']} handled again. "
-            f"At the goal are {TOGETHER} samples in a row, each within {EACH_WITHIN:.0%} and "
-            f"their mean within {MEAN_WITHIN:.0%}; samples of {INTERVAL:g} s count to the last "
-            f"of these. Wanted: 0 lost, and back within {ALLOWED} samples every time: "
-            f"{'met' if met(found) else 'not met'}.",
+            f"At the goal are {SAMPLES_IN_A_ROW} samples in a row, each within "
+            f"{EACH_WITHIN:.0%} and their mean within {MEAN_WITHIN:.0%}; samples of {INTERVAL:g} s "
+            "count to the last of these. Wanted: 0 lost, and back within "
+            f"{ALLOWED_RECOVERY_SAMPLES} samples every time: {'met' if met(found) else 'not met'}.",
         ]
     )
 

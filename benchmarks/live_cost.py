@@ -22,7 +22,8 @@ from tests.testbed.publishing import declared_queue, fill
 REPETITIONS = 7
 MESSAGES = 40_000
 PREFETCH = 200
-ALLOWED = 0.45
+ALLOWED_COST_RATIO = 0.45
+"""Times the cost of bare pika."""
 ALLOWED_FOR_METRICS = 1.1
 """Times the cost without metrics."""
 
@@ -96,9 +97,9 @@ def run() -> dict[str, Any]:
         "pika_seconds_per_message": spread(taken["bare"]),
         "ratios": spread(ratios("wrapped", "bare")),
         "ratio": ratio,
-        "allowed": ALLOWED,
+        "allowed": ALLOWED_COST_RATIO,
         "ratio_with_metrics": for_metrics,
         "ratio_with_metrics_to_bare": statistics.median(ratios("scraped", "bare")),
         "allowed_with_metrics": ALLOWED_FOR_METRICS,
-        "met": ratio <= ALLOWED and for_metrics <= ALLOWED_FOR_METRICS,
+        "met": ratio <= ALLOWED_COST_RATIO and for_metrics <= ALLOWED_FOR_METRICS,
     }

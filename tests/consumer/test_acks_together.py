@@ -14,7 +14,7 @@ from controlmq.consumer.lanes import Lane
 from controlmq.controllers import PI, Gains, Limits
 from controlmq.loop import Loop
 
-TOGETHER = 50
+ACKED_AT_ONCE_MESSAGES = 50
 ROUND_TRIP = 0.011
 SECONDS = 40
 GOAL = 400.0
@@ -61,7 +61,7 @@ class Collecting:
         self.core.first_message(lane, tag, {})
         self.core.returned(self.consumer, self.now, self.now)
         self._collected.append(tag)
-        if len(self._collected) == TOGETHER:
+        if len(self._collected) == ACKED_AT_ONCE_MESSAGES:
             self._collected = []
             self.core.acknowledged(tag, True, self.now)
 

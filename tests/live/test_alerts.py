@@ -25,7 +25,7 @@ RULES = MONITORING.joinpath("rules.yml").read_text()
 BOARD = json.loads(MONITORING.joinpath("grafana-board.json").read_text())
 UNIT_TESTS = Path(__file__).parents[1] / "observe" / "rules_test.yml"
 
-LONG = 120.0
+ALERT_DEADLINE_SECONDS = 120.0
 """Seconds for an alert to fire or clear; two or three on a machine that does nothing else."""
 
 
@@ -65,7 +65,7 @@ class Situation:
         self.consumer = consumer
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        process_until(self.connection, condition, what, LONG)
+        process_until(self.connection, condition, what, ALERT_DEADLINE_SECONDS)
 
     def firing(self) -> set[str]:
         return self.stored.firing(self.consumer.queue)
@@ -153,7 +153,11 @@ def test_a_consumer_that_does_nothing(proxy: Proxy, filled: str, stored: Prometh
     with consuming(proxy, filled, stored, goal=100, controller=stay(1.0)) as situation:
         situation.until(lambda: situation.consumer.last, "a first sample")
         # Nobody processes events any more: as a handler that does not return.
-        wait_until(lambda: "ControlmqConsumerSilent" in situation.firing(), "it is noticed", LONG)
+        wait_until(
+            lambda: "ControlmqConsumerSilent" in situation.firing(),
+            "it is noticed",
+            ALERT_DEADLINE_SECONDS,
+        )
         situation.clears("ControlmqConsumerSilent")
 
 

@@ -20,10 +20,10 @@ from tests.testbed import Broker, Proxy
 from tests.testbed.publishing import connected, fill, process_until
 
 GOAL = 200.0
-LONG = 60.0
+SETTLING_DEADLINE_SECONDS = 60.0
 """Seconds for control to settle: eight samples of half a second, more on a busy machine."""
 
-ENOUGH = 12_000
+FILLED_MESSAGES = 12_000
 """Messages: what the goal takes in that time."""
 
 GAINS = Gains(kp=0.001, ki=0.005)
@@ -132,11 +132,13 @@ def near(rates: list[float], share: float = 0.15) -> bool:
 def test_the_goal_is_met_and_a_dry_queue_does_not_wind_up(
     broker: Broker, proxy: Proxy, queue_name: str
 ) -> None:
-    fill(broker.parameters, queue_name, ENOUGH)
+    fill(broker.parameters, queue_name, FILLED_MESSAGES)
     with connected(proxy.parameters) as connection:
         consuming = Consuming(connection, queue_name)
         consuming.until(
-            lambda: len(consuming.steps) > 8 and near(consuming.rates(6)), "the goal is met", LONG
+            lambda: len(consuming.steps) > 8 and near(consuming.rates(6)),
+            "the goal is met",
+            SETTLING_DEADLINE_SECONDS,
         )
         with connected(broker.parameters) as other:
             other.channel().queue_purge(queue_name)
@@ -148,9 +150,9 @@ def test_the_goal_is_met_and_a_dry_queue_does_not_wind_up(
         assert [step.prefetch for step in dry] == [first.prefetch] * 5
         assert consuming.consumer.held == 0
         before = len(consuming.steps)
-        fill(broker.parameters, queue_name, ENOUGH)
+        fill(broker.parameters, queue_name, FILLED_MESSAGES)
         consuming.until(
             lambda: len(consuming.steps) > before + 6 and near(consuming.rates(4)),
             "the goal is met again",
-            LONG,
+            SETTLING_DEADLINE_SECONDS,
         )

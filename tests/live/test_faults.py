@@ -18,8 +18,8 @@ from tests.testbed import Broker
 from tests.testbed.publishing import DeclareQueue, QueueKind, connected, fill, process_until
 
 COUNT = 1500
-MOST = 12
-"""Messages: the largest prefetch the controller asks for."""
+LARGEST_PREFETCH = 12
+"""Messages that the controller asks for at most."""
 
 
 def assert_good(fault: Fault, broker: Broker, kind: QueueKind, client: Client) -> None:
@@ -77,7 +77,9 @@ def test_a_controller_and_a_recorder_that_fail_at_random(
     draw = random.Random(5)
 
     def controller(sample: Sample, goal: float) -> float:
-        return draw.choice([lambda: 1 / 0, lambda: float("nan"), lambda: draw.uniform(1, MOST)])()
+        return draw.choice(
+            [lambda: 1 / 0, lambda: float("nan"), lambda: draw.uniform(1, LARGEST_PREFETCH)]
+        )()
 
     def record(transition: object) -> None:
         if draw.random() < 0.5:

@@ -32,8 +32,8 @@ from tests.testbed.publishing import (
 from tests.testbed.wire import qos_calls
 
 CHANGES = 1000
-MOST = 24
-"""Messages: the largest prefetch the random changes ask for."""
+LARGEST_PREFETCH = 24
+"""Messages that the random changes ask for at most."""
 
 INTERVAL = 0.01
 """Seconds between two changes."""
@@ -58,7 +58,7 @@ class RandomWindow:
         self.check()
         self.granted = window.granted
         self.changes += 1
-        targets = [0.4, 1, MOST, self.draw.uniform(0.2, MOST)]
+        targets = [0.4, 1, LARGEST_PREFETCH, self.draw.uniform(0.2, LARGEST_PREFETCH)]
         return self.draw.choice([target for target in targets if target != window.target])
 
     def check(self) -> None:
@@ -206,9 +206,9 @@ def test_a_thousand_changes_lose_requeue_and_overdeliver_nothing(
     handled.assert_each_once_in_order(published)
     assert_empty(broker, name)
     assert controller.violations == []
-    assert in_flight <= MOST + 1
+    assert in_flight <= LARGEST_PREFETCH + 1
     assert unacked
-    assert max(unacked) <= MOST + 1
+    assert max(unacked) <= LARGEST_PREFETCH + 1
     assert controller.changes >= CHANGES
 
 

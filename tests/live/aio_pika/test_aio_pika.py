@@ -32,8 +32,8 @@ from tests.testbed.publishing import (
 
 CHANGES = 200
 MESSAGES = 3000
-MOST = 20
-"""Messages: the largest prefetch the random changes ask for."""
+LARGEST_PREFETCH = 20
+"""Messages that the random changes ask for at most."""
 MORE_THAN_SOCKETS_KEEP = 20_000_000
 """Bytes."""
 
@@ -102,14 +102,16 @@ def test_whatever_changes_nothing_is_lost_or_requeued(
             window = consumer.plant.window
             for _ in range(CHANGES):
                 granted = window.granted
-                target = draw.choice([0.5, 1.0, MOST, draw.uniform(0.3, MOST)])
+                target = draw.choice(
+                    [0.5, 1.0, LARGEST_PREFETCH, draw.uniform(0.3, LARGEST_PREFETCH)]
+                )
                 consumer.prefetch = target
                 for _ in range(3):
                     await asyncio.sleep(0.005)
                     bound = max(math.ceil(target), granted)
                     if max(window.granted, consumer.in_flight) > bound:
                         over.append(f"{window.granted}, {consumer.in_flight} above {bound}")
-            consumer.prefetch = MOST
+            consumer.prefetch = LARGEST_PREFETCH
             await until(lambda: len(handled.acknowledged) == MESSAGES, "all messages are handled")
             assert handled.tags == {tag}
             await source.cancel(tag)

@@ -15,8 +15,8 @@ from tests.testbed.publishing import DeclareQueue, QueueKind, declare_queue
 
 TASKS = 300
 
-MOST = 20
-"""Messages: the largest prefetch the random changes ask for."""
+LARGEST_PREFETCH = 20
+"""Messages that the random changes ask for at most."""
 
 PARKED = 80
 """Tasks that wait for their time: many more than the prefetch of 4."""
@@ -28,7 +28,10 @@ def in_flight(worker: Worker, queue: str) -> int:
 
 def random_plan(changes: int) -> list[int]:
     draw = random.Random(7)
-    return [draw.choice([1, MOST, draw.randint(1, MOST)]) for _ in range(changes)]
+    return [
+        draw.choice([1, LARGEST_PREFETCH, draw.randint(1, LARGEST_PREFETCH)])
+        for _ in range(changes)
+    ]
 
 
 @pytest.mark.parametrize(

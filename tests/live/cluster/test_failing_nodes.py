@@ -55,8 +55,8 @@ WORK = 0.02
 SERVICE_GOAL = 150.0
 """Messages/second of ``controlmq run``: it is still at work, too."""
 
-MOST = 12
-"""Messages: the largest prefetch of either consumer."""
+LARGEST_PREFETCH = 12
+"""Messages, of either consumer."""
 
 SHARED_RATE = 100.0
 
@@ -134,10 +134,14 @@ class Consumer:
         if self._adaptive:
             draw = random.Random(3)
             channel = wrap(
-                channel, 100, lambda *_: draw.uniform(0.5, MOST), interval=0.05, prefetch=4
+                channel,
+                100,
+                lambda *_: draw.uniform(0.5, LARGEST_PREFETCH),
+                interval=0.05,
+                prefetch=4,
             )
         else:
-            channel.basic_qos(prefetch_count=MOST)
+            channel.basic_qos(prefetch_count=LARGEST_PREFETCH)
         self._channel = channel
         channel.add_on_cancel_callback(lambda frame: self.shown.append("cancelled"))
 
@@ -272,7 +276,7 @@ def test_a_wrapped_consumer_sees_what_pika_shows(outcome: Outcome) -> None:
         assert sorted(consumer.handled) == list(range(COUNT))
         assert set(consumer.shown) <= outcome.allowed
         assert len(consumer.shown) == bool(outcome.allowed)
-        assert consumer.duplicates <= MOST
+        assert consumer.duplicates <= LARGEST_PREFETCH
 
 
 def test_run_goes_on_at_another_node(outcome: Outcome) -> None:
