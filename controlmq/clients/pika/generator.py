@@ -77,11 +77,9 @@ class Generator:
         if self.consumer is None:
             return 0.0
         now, gate = clock(), self.consumer.gate
-        if gate.is_open(now):
-            return 0.0
-        wait = gate.opens_at - now
-        # A gate whose lease has ended has a token, but stays closed.
-        return min(wait, LOOK_AGAIN_SECONDS) if wait > 0 else LOOK_AGAIN_SECONDS
+        if now >= gate.until:
+            return LOOK_AGAIN_SECONDS  # its lease has ended, whatever tokens there are
+        return max(0.0, min(gate.opens_at - now, LOOK_AGAIN_SECONDS))
 
     def _handed_over(self) -> Iterator[Message]:
         """Yields one message: does what is due first, then times the user's work."""
