@@ -21,11 +21,11 @@ from benchmarks.measure import at_most, chosen, verdict
 from controlmq import Limits, Step
 from controlmq.clients.controlled_consumer import ControlledConsumer
 from controlmq.controllers import OpenLoop, random_levels
-from controlmq.controllers.resolve import build, default_tuning
+from controlmq.controllers.resolve import build
 from controlmq.loop import Sample, Transition
 from controlmq.model import ArxModel
 from simulator.studies.tournament import METRICS, Phase, cost, peers
-from simulator.studies.tournament.entries import fitted
+from simulator.studies.tournament.entries import fitted, tuned
 from simulator.studies.tournament.trials import judge
 from tests.testbed.proxy import ROUND_TRIP
 
@@ -44,11 +44,22 @@ EXPERIMENT_SAMPLES, EXPERIMENT_PREFETCHES = 30, (0.5, 9.0)
 
 FIXED = ("fixed 1", "fixed 10", "fixed 250")
 
-MODEL_PEERS = ("pi, published poles", "pid, published poles")
-
 TABLES = {
-    "rate": ("goal", "spark (least 1)", *MODEL_PEERS, *FIXED),
-    "at_most": ("at most", "spark", *MODEL_PEERS, "sleep in the handler", *FIXED),
+    "rate": (
+        "goal",
+        "spark (least 1)",
+        "pi, published poles (settling 2)",
+        "pid, published poles (settling 2)",
+        *FIXED,
+    ),
+    "at_most": (
+        "at most",
+        "spark",
+        "pi, published poles (settling 4)",
+        "pid, published poles",
+        "sleep in the handler",
+        *FIXED,
+    ),
     "buffer_time": ("buffer time", "codel", "hpa (tolerance 0.02)", *FIXED),
     "least": (
         "least",
@@ -89,13 +100,18 @@ def laws(model: Callable[[], ArxModel]) -> dict[str, Callable[[], Law]]:
     def other(controller: Any, goal: float) -> Law:
         return Law({"goal": goal, "controller": controller, "limits": LIMITS}, spreads=False)
 
+    def placed(kind: str, settling: float = 0.0) -> Law:
+        return rate(build(tuned(kind, model(), settling), LIMITS))
+
     return {
         "goal": lambda: Law({"goal": RATE}),
         "at most": lambda: Law({"at_most": RATE}),
         "buffer time": lambda: Law({"buffer_time": BUFFER_TIME}),
         "least": lambda: Law({"prefetch": None}),
-        "pi, published poles": lambda: rate(build(default_tuning("pi", model()), LIMITS)),
-        "pid, published poles": lambda: rate(build(default_tuning("pid", model()), LIMITS)),
+        "pi, published poles (settling 2)": lambda: placed("pi", 2.0),
+        "pi, published poles (settling 4)": lambda: placed("pi", 4.0),
+        "pid, published poles": lambda: placed("pid"),
+        "pid, published poles (settling 2)": lambda: placed("pid", 2.0),
         "spark": lambda: rate(peers.spark_rate()),
         "spark (least 1)": lambda: rate(peers.spark_rate(least=1.0)),
         "sleep in the handler": lambda: Law({"prefetch": 10.0}, sleeps=True),

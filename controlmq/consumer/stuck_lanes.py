@@ -42,6 +42,8 @@ class StuckLanes:
         """The lanes that are watched, and how many messages each had got when that began."""
         self._total = 0
         """Messages that the consumer had got by then."""
+        self._slots = 0
+        """The most slots of all lanes since then, those included that are being retired."""
         self._since = 0.0
         """When messages began to count."""
 
@@ -59,7 +61,8 @@ class StuckLanes:
         if not passed_over:
             self._watch(total, pending, now)
             return []
-        served = total - self._total - FILLS * self._window.granted
+        self._slots = max(self._slots, self._all_slots())
+        served = total - self._total - FILLS * self._slots
         if served <= 0:
             self._since = now
             return []
@@ -85,4 +88,7 @@ class StuckLanes:
             and (shares or lane.received)
             and not (lane is pending or lane in self.found)
         }
-        self._total, self._since = total, now
+        self._total, self._since, self._slots = total, now, self._all_slots()
+
+    def _all_slots(self) -> int:
+        return sum(lane.size for lane in self._window.lanes)

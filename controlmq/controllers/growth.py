@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from controlmq.controllers.rest import Rest
-from controlmq.controllers.scatter import SAME_PREFETCH_FACTOR, Scatter
+from controlmq.controllers.scatter import Scatter, same_prefetch
 from controlmq.sample import Sample
 
 JUDGED_FACTOR = 1.25
@@ -132,11 +132,11 @@ class Growth:
                 self._ceiling = GROWTH_AFTER_REST_FACTOR * sample.prefetch
                 self._reserve = 1.0
                 self._prefetch, self._handlers = sample.prefetch, sample.handlers
-        elif sample.prefetch <= SAME_PREFETCH_FACTOR * self._prefetch:
+        elif same_prefetch(sample.prefetch, self._prefetch):
             self._prefetch = min(sample.prefetch, self._prefetch)
             self._before.add(sample)
             self._since = Counted()
-        elif sample.prefetch <= UNJUDGED_PREFETCH:
+        elif sample.prefetch < max(self._prefetch, UNJUDGED_PREFETCH):
             self._begin(sample)
         elif sample.prefetch >= JUDGED_FACTOR * self._prefetch:
             self._since.add(sample)
@@ -163,7 +163,7 @@ class Growth:
                 followed -= self._by_chance
             self._ceiling = self._reserve * self._prefetch * max(followed, 1.0)
             self._rest.begin()
-            self._since = Counted()
+            self._before, self._since = Counted(), Counted()
         return asked
 
     def _possible(self, sample: Sample) -> float:

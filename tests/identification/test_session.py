@@ -21,10 +21,10 @@ def test_a_missing_java_names_the_package_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(InputError, match="openjdk-17-jre-headless"):
-        _start("local[1]", progress=False)
+        _start("local[1]")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(InputError, match="where there is no bin/java"):
-        _start("local[1]", progress=False)
+        _start("local[1]")
 
 
 def test_a_java_that_fails_is_quoted(tmp_path: Path) -> None:

@@ -85,13 +85,16 @@ def _published(kind: str) -> Callable[..., Controller]:
     """A law with its published poles, or with poles that settle in some samples: light tuning."""
 
     def make(plant: TrialConsumer, settling: float = 0.0) -> Controller:
-        model = model_of(plant)
-        if not settling:
-            return build(default_tuning(kind, model), LIMITS)
-        poles = polynomial_of(poles_for(kind, settling, 0.0))
-        return build(Tuning(kind, place(kind, model, poles), model), LIMITS)
+        return build(tuned(kind, model_of(plant), settling), LIMITS)
 
     return make
+
+
+def tuned(kind: str, model: ArxModel, settling: float = 0.0) -> Tuning:
+    """A law with its published poles, or with poles that settle in so many samples."""
+    if not settling:
+        return default_tuning(kind, model)
+    return Tuning(kind, place(kind, model, polynomial_of(poles_for(kind, settling, 0.0))), model)
 
 
 PLACEMENTS: Sequence[Mapping[str, float]] = ({}, {"settling": 4.0}, {"settling": 2.0})
