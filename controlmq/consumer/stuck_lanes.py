@@ -51,7 +51,7 @@ class StuckLanes:
         """The lanes that are found to be stuck now, and for how many seconds.
 
         The consumer has got ``total`` messages so far. ``pending`` is a lane whose request the
-        broker has not answered; it is not watched.
+        broker has not answered yet; that lane is not watched.
         """
         passed_over = [
             lane

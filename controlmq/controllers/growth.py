@@ -105,6 +105,7 @@ class Growth:
         self._scatter = Scatter()
         self._last: Sample | None = None
         self._low_samples = 0
+        """Samples in a row in which the rate was lower than where growth began."""
 
     @property
     def resting(self) -> bool:
@@ -195,8 +196,8 @@ class Growth:
     def _changed(self, sample: Sample) -> bool:
         """Whether it is another consumer than before.
 
-        Its rate has fallen below that where growth began, and not by chance; or its handlers
-        lack messages and did not in the last sample, with no larger prefetch.
+        Its rate has fallen below that where growth began, and not by chance; or its handlers lack
+        messages although the prefetch is larger than in the last sample, when they lacked none.
         """
         expected = self._before.rate * sample.interval if self._before.seconds else 0.0
         by_chance = CHANCE_DEVIATIONS * self._scatter.of_difference(expected, sample.arrivals)
